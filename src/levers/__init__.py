@@ -1,0 +1,35 @@
+"""levers: the best setting of every lever of a system, in as few experiments as provably possible.
+
+>>> import levers
+>>> levers.Space.of({"heat": ["low", "high"], "dose": [1, 2, 3]}).n_assignments
+6
+"""
+
+from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
+from levers.algorithms.loop import run_to_verdict
+from levers.algorithms.registry import ALGORITHMS, make_algorithm
+from levers.core.codec import from_json, to_json
+from levers.core.space import Assignment, Factor, Space
+from levers.errors import LeversError
+from levers.experiments.comparison import Comparison
+from levers.experiments.functions import optimize
+from levers.experiments.worlds import run_on_world
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Assignment",
+    "Batch",
+    "Comparison",
+    "Factor",
+    "LeversError",
+    "Problem",
+    "Space",
+    "Verdict",
+    "from_json",
+    "make_algorithm",
+    "optimize",
+    "run_on_world",
+    "run_to_verdict",
+    "to_json",
+]

@@ -1,0 +1,162 @@
+"""The contract of every algorithm: a problem, batches to run, a verdict at the end."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.core.checks import check_count, check_outcomes, check_positive, check_probability
+from levers.core.codec import serialisable
+from levers.core.elimination import Elimination
+from levers.core.space import FREE, Assignment, Codes, Level, Space
+from levers.errors import OutcomeMismatchError
+
+CHUNK = 16_384
+"""The most runs in one batch: memory stays the same however long a phase is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is asked for: an assignment within `tolerance` of the best, except with probability `failure_prob`.
+
+    >>> Problem(Space.sized([2, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0).space.n_factors
+    2
+    """
+
+    space: Space
+    tolerance: float
+    failure_prob: float
+    noise_sd: float
+
+    def __post_init__(self) -> None:
+        check_positive("tolerance", self.tolerance)
+        check_probability("failure_prob", self.failure_prob)
+        check_positive("noise_sd", self.noise_sd)
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Runs to make: one row of level positions each. A cell that is FREE is left to nature.
+
+    >>> batch = Batch(np.array([[0, 1], [1, FREE]], dtype=np.int16), stage="test")
+    >>> batch.n_runs, batch.is_global
+    (2, False)
+    >>> batch.observed([[0, 1], [1, 2]]).is_global
+    True
+    """
+
+    codes: Codes
+    stage: str
+    focus: int | None = None
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs."""
+        return len(self.codes)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether every factor is set in every run."""
+        return bool((self.codes != FREE).all())
+
+    def observed(self, codes: ArrayLike) -> "Batch":
+        """The same batch with the levels that nature chose filled in."""
+        seen = np.asarray(codes, dtype=np.int16)
+        if seen.shape != self.codes.shape:
+            raise OutcomeMismatchError(f"the batch has shape {self.codes.shape}, the observed levels {seen.shape}")
+        if ((self.codes != FREE) & (self.codes != seen)).any():
+            raise OutcomeMismatchError("the observed levels differ from levels that the batch had set")
+        return replace(self, codes=seen)
+
+
+@serialisable
+@dataclass(frozen=True)
+class Verdict:
+    """The answer, and what may be said about it.
+
+    `parents` are the factors found to have an effect (None when the algorithm does not look for them);
+    `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known).
+    """
+
+    algorithm: str
+    assignment: Assignment
+    n_runs: int
+    tolerance: float
+    failure_prob: float
+    guarantee: str
+    parents: tuple[str, ...] | None = None
+    effects: tuple[tuple[float | None, ...], ...] = ()
+    eliminations: tuple[Elimination, ...] = ()
+    runs_by_stage: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def on_parents(self) -> dict[str, Level]:
+        """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
+        return {name: self.assignment[name] for name in self.parents or ()}
+
+
+class Algorithm(Protocol):
+    """Three pure methods over a frozen state that `to_json` can write; randomness comes in from outside.
+
+    `State` differs from algorithm to algorithm, so it is opaque here: hand back what `start` and `tell` returned.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the registry."""
+
+    @property
+    def problem(self) -> Problem:
+        """What the algorithm was asked."""
+
+    def start(self) -> Any:
+        """The state before the first run."""
+
+    def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
+        """The runs to make next, or the verdict. Asking again with the same generator state gives the same runs."""
+
+    def tell(self, state: Any, batch: Batch, outcomes: ArrayLike) -> Any:
+        """The state after the batch's outcomes."""
+
+
+@dataclass(frozen=True)
+class AlgorithmBase:
+    """What all algorithms share: the problem and the check of what comes back."""
+
+    problem: Problem
+    name: str = field(init=False, default="")
+
+    @property
+    def space(self) -> Space:
+        """The problem's space."""
+        return self.problem.space
+
+    def accept(self, batch: Batch, outcomes: ArrayLike) -> NDArray[np.float64]:
+        """The outcomes as numbers, after checking that they answer this batch."""
+        if not isinstance(batch, Batch):
+            raise OutcomeMismatchError(f"tell needs the batch that ask returned, not {type(batch).__name__}")
+        if batch.codes.ndim != 2 or batch.codes.shape[1] != self.space.n_factors:
+            raise OutcomeMismatchError(f"the batch is for {batch.codes.shape[1:]} factors, not {self.space.n_factors}")
+        if not batch.is_global:
+            raise OutcomeMismatchError(
+                "some factors were left to nature; fill them in with batch.observed(codes) first"
+            )
+        return check_outcomes(outcomes, batch.n_runs)
+
+    def check_max_parents(self, max_parents: int | None) -> None:
+        """Validate the optional bound on the number of parents."""
+        if max_parents is not None:
+            check_count("max_parents", max_parents, 1, self.space.n_factors)
+
+
+def add_runs(stages: tuple[tuple[str, int], ...], stage: str, n_runs: int) -> tuple[tuple[str, int], ...]:
+    """Runs per stage with some more added; stages stay in the order they began.
+
+    >>> add_runs(add_runs((), "phase 1", 5), "phase 1", 3)
+    (('phase 1', 8),)
+    """
+    counted = dict(stages)
+    counted[stage] = counted.get(stage, 0) + n_runs
+    return tuple(counted.items())

@@ -1,0 +1,88 @@
+"""Regress on the data you have: what many people do, and what the paper's released code does. It is biased."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict
+from levers.core.checks import check_count
+from levers.core.codec import serialisable
+from levers.core.fit import Fit
+from levers.core.moments import Moments
+from levers.core.sample_size import phase_runs
+from levers.core.space import FREE
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class ObservationalState:
+    """The moments of what nature showed."""
+
+    moments: Moments
+
+
+@dataclass(frozen=True)
+class ObservationalRegression(AlgorithmBase):
+    """Watch, never set: fit the additive model to observed runs and take the best level of each factor.
+
+    Wrong when a factor is an effect of the outcome (conditioning on it biases its causes), and blind to levels that
+    nature rarely shows: those seen fewer than `min_count` times are left out, as a careful analyst would.
+    The default number of runs is MODL's last phase, at width eps/2.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.core.space import Space
+    >>> watch = ObservationalRegression(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
+    >>> batch = watch.ask(watch.start(), np.random.default_rng(0))
+    >>> batch.n_runs, batch.is_global
+    (885, False)
+    """
+
+    runs: int | None = None
+    min_count: int = 5
+    name: str = field(init=False, default="observational-regression")
+
+    def __post_init__(self) -> None:
+        check_count("min_count", self.min_count)
+        if self.runs is not None:
+            check_count("runs", self.runs)
+
+    @property
+    def wanted(self) -> int:
+        """How many runs to watch."""
+        p = self.problem
+        default = phase_runs(sum(self.space.n_levels), p.tolerance / 2, p.failure_prob, p.noise_sd, 1)
+        return default if self.runs is None else self.runs
+
+    def start(self) -> ObservationalState:
+        """Nothing seen."""
+        return ObservationalState(Moments.empty(self.space.n_levels))
+
+    def ask(self, state: ObservationalState, rng: np.random.Generator) -> Batch | Verdict:
+        """Runs in which every factor is left to nature."""
+        n_runs = min(CHUNK, self.wanted - state.moments.n_runs)
+        if n_runs == 0:
+            return self._verdict(state)
+        return Batch(np.full((n_runs, self.space.n_factors), FREE, dtype=np.int16), stage="watching")
+
+    def tell(self, state: ObservationalState, batch: Batch, outcomes: ArrayLike) -> ObservationalState:
+        """Add what was seen; the batch must carry the levels that nature chose."""
+        return replace(state, moments=state.moments.add(batch.codes, self.accept(batch, outcomes)))
+
+    def _verdict(self, state: ObservationalState) -> Verdict:
+        fit = Fit(state.moments)
+        codes = []
+        for k in range(self.space.n_factors):
+            begin, end = fit.moments.offsets[k], fit.moments.offsets[k + 1]
+            counts = fit.moments.level_counts[begin:end]
+            common = counts >= min(self.min_count, int(counts.max()))
+            codes.append(int(np.argmax(np.where(common, np.nan_to_num(fit.level_effects(k)), -np.inf))))
+        return Verdict(
+            algorithm=self.name,
+            assignment=self.space.assignment(codes),
+            n_runs=state.moments.n_runs,
+            tolerance=self.problem.tolerance,
+            failure_prob=self.problem.failure_prob,
+            guarantee="none: association is not causation",
+            runs_by_stage=(("watching", state.moments.n_runs),),
+        )

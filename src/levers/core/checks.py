@@ -1,0 +1,90 @@
+"""Checks of what users pass in, made before anything is computed."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError
+
+
+def check_positive(name: str, value: float) -> float:
+    """A finite number above zero.
+
+    >>> check_positive("tolerance", 0.5)
+    0.5
+    >>> check_positive("tolerance", -1)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: tolerance must be a finite number above 0, not -1
+    """
+    if not _is_number(value) or not math.isfinite(value) or value <= 0:
+        raise InvalidSettingError(f"{name} must be a finite number above 0, not {value!r}")
+    return float(value)
+
+
+def check_probability(name: str, value: float) -> float:
+    """A number strictly between 0 and 1.
+
+    >>> check_probability("failure_prob", 1)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: failure_prob must lie strictly between 0 and 1 (for example 0.1), not 1
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise InvalidSettingError(f"{name} must lie strictly between 0 and 1 (for example 0.1), not {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: int, at_least: int = 1, at_most: int | None = None) -> int:
+    """A whole number in a range.
+
+    >>> check_count("max_parents", 3, at_most=10)
+    3
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < at_least or (at_most is not None and value > at_most):
+        allowed = f"at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        raise InvalidSettingError(f"{name} must be a whole number {allowed}, not {value!r}")
+    return int(value)
+
+
+def check_choice(name: str, value: str, allowed: Sequence[str]) -> str:
+    """One of a few names.
+
+    >>> check_choice("goal", "best", ["maximize", "minimize"])
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: goal must be one of maximize, minimize, not 'best'
+    """
+    if value not in allowed:
+        raise InvalidSettingError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def check_outcomes(outcomes: ArrayLike, n_runs: int) -> NDArray[np.float64]:
+    """One finite number for each run, or an error that says which is wrong.
+
+    >>> check_outcomes([1, 2], 2)
+    array([1., 2.])
+    >>> check_outcomes([1, float("nan")], 2)
+    Traceback (most recent call last):
+    levers.errors.InvalidOutcomeError: outcome 2 of 2 is nan; every outcome must be a finite number
+    """
+    try:
+        y = np.asarray(outcomes, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidOutcomeError(f"outcomes must be numbers, one per run: {error}") from None
+    if y.shape != (n_runs,):
+        came = f"{y.size} outcomes came" if y.ndim == 1 else f"an array of shape {y.shape} came"
+        raise OutcomeMismatchError(
+            f"the batch has {n_runs} runs but {came}; send a flat list of {n_runs}, in the batch's order"
+        )
+    bad = np.flatnonzero(~np.isfinite(y))
+    if bad.size:
+        raise InvalidOutcomeError(
+            f"outcome {bad[0] + 1} of {n_runs} is {y[bad[0]]}; every outcome must be a finite number"
+        )
+    return y
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -1,0 +1,244 @@
+"""What can be set: factors, their levels, and one choice of level for each."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.core.codec import serialisable
+from levers.errors import InvalidSpaceError, raise_together
+
+Level: TypeAlias = str | int | float | bool
+Codes: TypeAlias = NDArray[np.int16]
+"""Rows of level positions, one column per factor: what the formulas work on."""
+
+FREE = -1
+"""The code of a factor that a run leaves to nature."""
+
+MAX_LEVELS = int(np.iinfo(np.int16).max)
+
+
+@serialisable
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One lever and the settings it can take.
+
+    >>> Factor("speed", ["slow", "fast"]).n_levels
+    2
+    >>> Factor("speed", ["slow"])
+    Traceback (most recent call last):
+    levers.errors.InvalidSpaceError: factor 'speed' has 1 level; a lever needs at least two, so add one or leave it out
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+
+    def __init__(self, name: str, levels: Sequence[Level]) -> None:
+        object.__setattr__(self, "name", name)
+        given = (levels,) if isinstance(levels, str) else tuple(levels)
+        plain = tuple(level.item() if isinstance(level, np.generic) else level for level in given)
+        object.__setattr__(self, "levels", plain)
+        raise_together(InvalidSpaceError, _factor_problems(self))
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels (M_k)."""
+        return len(self.levels)
+
+    def code(self, level: Level) -> int:
+        """The position of a level.
+
+        >>> Factor("speed", ["slow", "fast"]).code("fast")
+        1
+        """
+        for position, known in enumerate(self.levels):
+            if _same(known, level):
+                return position
+        raise InvalidSpaceError(
+            f"{level!r} is not a level of factor {self.name!r}; its levels are {_listed(self.levels)}"
+        )
+
+
+@serialisable
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All the levers of a system.
+
+    >>> space = Space([Factor("speed", ["slow", "fast"]), Factor("dose", [1, 2, 3])])
+    >>> space.n_factors, space.n_levels, space.n_assignments
+    (2, (2, 3), 6)
+    """
+
+    factors: tuple[Factor, ...]
+    _positions: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        object.__setattr__(self, "factors", tuple(factors))
+        if not self.factors:
+            raise InvalidSpaceError("the space has no factor; give at least one, with two or more levels")
+        wrong = [f for f in self.factors if not isinstance(f, Factor)]
+        if wrong:
+            raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
+        names = [factor.name for factor in self.factors]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        raise_together(
+            InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
+        )
+        object.__setattr__(self, "_positions", {name: k for k, name in enumerate(names)})
+
+    @classmethod
+    def of(cls, levels_by_name: "Mapping[str, Sequence[Level]] | Space") -> "Space":
+        """Build a space from a mapping of names to levels; a space is returned as it is.
+
+        >>> Space.of({"speed": ["slow", "fast"], "dose": [1, 2, 3]}).names
+        ('speed', 'dose')
+        >>> Space.of({"speed": ["slow", "slow"], "dose": []})
+        Traceback (most recent call last):
+        levers.errors.InvalidSpaceError: 2 problems: factor 'speed' lists level 'slow' twice; remove one; factor \
+'dose' has no levels; give it at least two
+        """
+        if isinstance(levels_by_name, Space):
+            return levels_by_name
+        factors, problems = [], []
+        for name, levels in levels_by_name.items():
+            try:
+                factors.append(Factor(name, levels))
+            except InvalidSpaceError as error:
+                problems.append(str(error))
+        raise_together(InvalidSpaceError, problems)
+        return cls(factors)
+
+    @classmethod
+    def sized(cls, n_levels: Sequence[int]) -> "Space":
+        """A space with factors X1, X2, ... and levels 1, 2, ..., as in the paper.
+
+        >>> Space.sized([2, 3]).factors[1].levels
+        (1, 2, 3)
+        """
+        return cls([Factor(f"X{k + 1}", tuple(range(1, m + 1))) for k, m in enumerate(n_levels)])
+
+    @property
+    def n_factors(self) -> int:
+        """How many factors (K)."""
+        return len(self.factors)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The factors' names, in order."""
+        return tuple(factor.name for factor in self.factors)
+
+    @property
+    def n_levels(self) -> tuple[int, ...]:
+        """The number of levels of each factor (M_1, ..., M_K)."""
+        return tuple(factor.n_levels for factor in self.factors)
+
+    @property
+    def n_assignments(self) -> int:
+        """The size of the full factorial, an exact integer however large."""
+        return math.prod(self.n_levels)
+
+    def position(self, name: str) -> int:
+        """The position of a factor by its name."""
+        try:
+            return self._positions[name]
+        except KeyError:
+            raise InvalidSpaceError(f"there is no factor {name!r}; the factors are {_listed(self.names)}") from None
+
+    def subspace(self, positions: Sequence[int]) -> "Space":
+        """The space of some of the factors, in the order given."""
+        return Space([self.factors[k] for k in positions])
+
+    def assignment(self, codes: ArrayLike) -> "Assignment":
+        """The assignment with these level positions."""
+        return Assignment(self, tuple(int(c) for c in np.asarray(codes)))
+
+    def encode(self, values: Mapping[str, Level]) -> "Assignment":
+        """The assignment that a mapping of factor names to levels describes.
+
+        >>> Space.of({"speed": ["slow", "fast"], "dose": [1, 2]}).encode({"dose": 2, "speed": "slow"}).codes
+        (0, 1)
+        """
+        problems = [f"there is no factor {name!r}" for name in values if name not in self._positions]
+        problems += [f"factor {name!r} is not set" for name in self.names if name not in values]
+        raise_together(InvalidSpaceError, problems)
+        return Assignment(self, tuple(factor.code(values[factor.name]) for factor in self.factors))
+
+
+@serialisable
+@dataclass(frozen=True, slots=True)
+class Assignment(Mapping[str, Level]):
+    """One level for every factor: what a run sets. A mapping from factor names to levels.
+
+    >>> best = Space.of({"speed": ["slow", "fast"], "dose": [1, 2, 3]}).assignment([1, 0])
+    >>> best["speed"], dict(best)
+    ('fast', {'speed': 'fast', 'dose': 1})
+    """
+
+    space: Space = field(repr=False)
+    codes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        n_levels = self.space.n_levels
+        if len(self.codes) != len(n_levels):
+            raise InvalidSpaceError(f"an assignment needs {len(n_levels)} levels, got {len(self.codes)}")
+        problems = [
+            f"factor {factor.name!r} has levels 0 to {factor.n_levels - 1}, not {code}"
+            for factor, code in zip(self.space.factors, self.codes, strict=True)
+            if not 0 <= code < factor.n_levels
+        ]
+        raise_together(InvalidSpaceError, problems)
+
+    def __getitem__(self, name: str) -> Level:
+        k = self.space.position(name)
+        return self.space.factors[k].levels[self.codes[k]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.space.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.space.names)
+
+    def __len__(self) -> int:
+        return self.space.n_factors
+
+    def __hash__(self) -> int:
+        return hash((self.space.names, self.codes))
+
+
+def _factor_problems(factor: Factor) -> list[str]:
+    problems = []
+    if not isinstance(factor.name, str) or not factor.name.strip():
+        problems.append(f"a factor's name must be a text that is not blank, not {factor.name!r}")
+    if not factor.levels:
+        return [*problems, f"factor {factor.name!r} has no levels; give it at least two"]
+    for level in factor.levels:
+        if not isinstance(level, str | int | float):
+            problems.append(f"factor {factor.name!r} has level {level!r}; levels are texts, numbers or booleans")
+        elif isinstance(level, str) and not level.strip():
+            problems.append(f"factor {factor.name!r} has an empty level; give it a name or remove it")
+        elif isinstance(level, float) and not math.isfinite(level):
+            problems.append(f"factor {factor.name!r} has level {level!r}; levels must be finite")
+    if not problems:
+        seen: list[Level] = []
+        for level in factor.levels:
+            if any(_same(level, other) for other in seen):
+                problems.append(f"factor {factor.name!r} lists level {level!r} twice; remove one")
+            seen.append(level)
+    if len(factor.levels) == 1:
+        problems.append(f"factor {factor.name!r} has 1 level; a lever needs at least two, so add one or leave it out")
+    if len(factor.levels) > MAX_LEVELS:
+        problems.append(f"factor {factor.name!r} has {len(factor.levels)} levels; at most {MAX_LEVELS} are possible")
+    return problems
+
+
+def _same(a: Level, b: Level) -> bool:
+    """Equal and of one kind: True is not 1, and '1' is not 1."""
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def _listed(values: Sequence[object], most: int = 12) -> str:
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

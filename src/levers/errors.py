@@ -1,0 +1,66 @@
+"""Every exception that levers raises on purpose.
+
+    LeversError
+    ├── InvalidSpaceError        factors or levels that cannot be studied
+    ├── InvalidSettingError      a tolerance, probability, size or option out of range
+    ├── UnknownAlgorithmError    a name that is not in the registry
+    ├── TooManyActionsError      a method that lists whole assignments, on too many of them
+    ├── InvalidWorldError        a structural causal model that is inconsistent or too large
+    ├── OutcomeMismatchError     outcomes that do not fit the batch they answer
+    ├── InvalidOutcomeError      outcomes that are not finite numbers
+    └── StateMismatchError       a saved state that belongs to something else
+
+All are also ValueErrors, so code that catches ValueError keeps working.
+"""
+
+from collections.abc import Sequence
+
+
+class LeversError(ValueError):
+    """Base of all errors that levers raises on purpose."""
+
+
+class InvalidSpaceError(LeversError):
+    """The factors or their levels cannot be studied as given."""
+
+
+class InvalidSettingError(LeversError):
+    """A number or option is outside what the method accepts."""
+
+
+class UnknownAlgorithmError(LeversError):
+    """The algorithm's name is not in the registry."""
+
+
+class TooManyActionsError(LeversError):
+    """The method keeps one record per assignment and there are too many assignments."""
+
+
+class InvalidWorldError(LeversError):
+    """A structural causal model is inconsistent, or too large to be held in memory."""
+
+
+class OutcomeMismatchError(LeversError):
+    """The outcomes do not fit the batch they answer."""
+
+
+class InvalidOutcomeError(LeversError):
+    """An outcome is missing, not a number or infinite."""
+
+
+class StateMismatchError(LeversError):
+    """A saved state does not belong to the class or algorithm that reads it."""
+
+
+def raise_together(error: type[LeversError], problems: Sequence[str]) -> None:
+    """Raise one error that lists every problem found, so that they can be mended in one go.
+
+    >>> raise_together(LeversError, [])
+    >>> raise_together(LeversError, ["a is wrong", "b is wrong"])
+    Traceback (most recent call last):
+    levers.errors.LeversError: 2 problems: a is wrong; b is wrong
+    """
+    if len(problems) == 1:
+        raise error(problems[0])
+    if problems:
+        raise error(f"{len(problems)} problems: " + "; ".join(problems))

@@ -1,0 +1,1 @@
+"""Closes the loop between algorithms and what they study: worlds, Python functions, comparisons."""

@@ -1,0 +1,1 @@
+"""Structural causal models to try algorithms on. They never see an algorithm."""
