@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
 from levers.core.checks import check_positive
 from levers.core.codec import serialisable
-from levers.core.design import ActiveLevels, all_levels, balanced_rows
+from levers.core.design import ActiveLevels, all_levels, balanced_rows, block_length, repeated_block
 from levers.core.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance
 from levers.core.fit import Fit
 from levers.core.moments import Moments
@@ -22,11 +22,12 @@ BOUND_IN_TOLERANCES = 10.0
 @serialisable
 @dataclass(frozen=True, eq=False)
 class ModlState:
-    """Where MODL stands: the phase, the surviving levels, and the moments of this phase's runs."""
+    """Where MODL stands: the phase, the surviving levels, the moments of this phase's runs and its block's seed."""
 
     phase: int
     active: ActiveLevels
     moments: Moments
+    seed: int | None
     leaders: tuple[int, ...]
     parents: tuple[int, ...] = ()
     losses: tuple[tuple[float | None, ...], ...] = ()
@@ -87,15 +88,19 @@ class Modl(AlgorithmBase):
         """All levels in play, no runs."""
         n_levels = self.space.n_levels
         unknown: tuple[tuple[float | None, ...], ...] = tuple((None,) * m for m in n_levels)
-        return ModlState(0, all_levels(n_levels), Moments.empty(n_levels), (0,) * len(n_levels), losses=unknown)
+        return ModlState(0, all_levels(n_levels), Moments.empty(n_levels), None, (0,) * len(n_levels), losses=unknown)
 
     def ask(self, state: ModlState, rng: np.random.Generator) -> Batch | Verdict:
-        """The next piece of the phase's balanced design, or the verdict."""
+        """The next piece of the phase's balanced design, or the verdict. A long phase repeats one block."""
         if state.finished:
             return self._verdict(state)
-        done = state.moments.n_runs
-        n_runs = min(CHUNK, self.runs_in_phase(state) - done)
-        return Batch(balanced_rows(state.active, done, n_runs, rng), stage=f"phase {state.phase + 1}")
+        stage = f"phase {state.phase + 1}"
+        block = block_length(state.active, CHUNK)
+        left = self.runs_in_phase(state) - state.moments.n_runs
+        if left < block:
+            return Batch(balanced_rows(state.active, left, rng), stage, focus=state.seed)
+        seed = int(rng.integers(2**62)) if state.seed is None else state.seed
+        return Batch(repeated_block(state.active, block, seed), stage, focus=seed)
 
     def tell(self, state: ModlState, batch: Batch, outcomes: ArrayLike) -> ModlState:
         """Add the runs to the phase; when it is complete, eliminate."""
@@ -103,6 +108,7 @@ class Modl(AlgorithmBase):
         state = replace(
             state,
             moments=state.moments.add(batch.codes, y),
+            seed=batch.focus,
             n_runs=state.n_runs + batch.n_runs,
             runs_by_stage=add_runs(state.runs_by_stage, batch.stage, batch.n_runs),
         )
@@ -119,6 +125,7 @@ class Modl(AlgorithmBase):
             phase=state.phase if finished else state.phase + 1,
             active=active,
             moments=Moments.empty(self.space.n_levels),
+            seed=None,
             leaders=gaps.leaders,
             parents=tuple(sorted({*state.parents, *(e.factor for e in dropped)})),
             losses=_updated_losses(gaps, state),

@@ -67,7 +67,8 @@ class ObservationalRegression(AlgorithmBase):
 
     def tell(self, state: ObservationalState, batch: Batch, outcomes: ArrayLike) -> ObservationalState:
         """Add what was seen; the batch must carry the levels that nature chose."""
-        return replace(state, moments=state.moments.add(batch.codes, self.accept(batch, outcomes)))
+        y = self.accept(batch, outcomes)
+        return replace(state, moments=state.moments.add(batch.codes, y))
 
     def _verdict(self, state: ObservationalState) -> Verdict:
         fit = Fit(state.moments)

@@ -6,7 +6,7 @@ large constant in the outcome costs no digits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +75,8 @@ class Moments:
         places = rows + self.offsets[:-1]
         weights = np.repeat(centred, rows.shape[1])
         sums = np.bincount(places.ravel(), weights, minlength=int(self.offsets[-1])).astype(np.float64)
-        counts = pair_counts(rows, self.n_levels)
+        compact = np.ascontiguousarray(rows, dtype=np.int16)
+        counts = _remembered_counts(compact.tobytes(), len(compact), self.n_levels)
         return self.merge(Moments(self.n_levels, len(rows), mean, float(centred @ centred), sums, counts))
 
     def merge(self, other: "Moments") -> "Moments":
@@ -116,6 +117,15 @@ def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> 
         one_hot.ravel()[(column + (p + 1) * np.arange(len(part))[:, None]).ravel()] = 1
         cross += np.rint(one_hot.T @ one_hot)[:p, :p].astype(np.int64)
     return _with_first_levels(cross, cross.diagonal(), n, sizes, starts)
+
+
+@lru_cache(maxsize=2)
+def _remembered_counts(data: bytes, n_runs: int, n_levels: tuple[int, ...]) -> NDArray[np.int64]:
+    """Pair counts of int16 rows, remembered: a long design repeats its rows and should not count them again."""
+    rows = np.frombuffer(data, dtype=np.int16).reshape(n_runs, len(n_levels))
+    counts = pair_counts(rows, n_levels)
+    counts.flags.writeable = False
+    return counts
 
 
 def _with_first_levels(

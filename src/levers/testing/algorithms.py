@@ -1,0 +1,87 @@
+"""The contract of an algorithm, as a function that any test can call."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import Algorithm, Batch, Verdict
+from levers.core.codec import from_json, to_json
+from levers.errors import InvalidOutcomeError, OutcomeMismatchError
+
+Answer = Callable[[Batch], tuple[Batch, ArrayLike]]
+
+
+def check_contract(algorithm: Algorithm, make_answer: Callable[[], Answer], seed: int = 0) -> Verdict:
+    """Run an algorithm twice, once written to JSON and read back between all steps; raise if anything differs.
+
+    `make_answer` returns a fresh function that makes the runs, with the same outcomes each time.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.algorithms.modl import Modl
+    >>> from levers.core.space import Space
+    >>> def make_answer():
+    ...     noise = np.random.default_rng(1)
+    ...     return lambda batch: (batch, batch.codes[:, 0] + noise.normal(size=batch.n_runs))
+    >>> check_contract(Modl(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0)), make_answer).assignment["X1"]
+    2
+    """
+    plain = _run(algorithm, make_answer(), np.random.default_rng(seed), saved=False)
+    saved = _run(algorithm, make_answer(), np.random.default_rng(seed), saved=True)
+    if to_json(plain) != to_json(saved):
+        raise AssertionError(f"{algorithm.name}: a run that was saved between steps ended differently")
+    if to_json(from_json(to_json(plain), Verdict)) != to_json(plain):
+        raise AssertionError(f"{algorithm.name}: the verdict does not survive being saved")
+    return plain
+
+
+def _run(algorithm: Algorithm, answer: Answer, rng: np.random.Generator, saved: bool) -> Verdict:
+    state = algorithm.start()
+    total = 0
+    while True:
+        again = copy.deepcopy(rng)
+        step = algorithm.ask(state, rng)
+        if isinstance(step, Verdict):
+            if step.n_runs != total or sum(n for _, n in step.runs_by_stage) != total:
+                raise AssertionError(f"{algorithm.name}: the verdict counts {step.n_runs} runs, {total} were made")
+            return step
+        repeated = algorithm.ask(state, again)
+        if not isinstance(repeated, Batch) or to_json(repeated) != to_json(step):
+            raise AssertionError(f"{algorithm.name}: asking again with the same randomness gave other runs")
+        total += step.n_runs
+        before = to_json(state)
+        batch, outcomes = answer(step)
+        _check_refusals(algorithm, state, batch, outcomes)
+        if saved:
+            state = _through_json(state)
+            batch = _through_json(batch)
+            rng = _generator_through_json(rng)
+        told = algorithm.tell(state, batch, outcomes)
+        if to_json(state) != before:
+            raise AssertionError(f"{algorithm.name}: tell changed the state it was given")
+        state = told
+
+
+def _check_refusals(algorithm: Algorithm, state: Any, batch: Batch, outcomes: ArrayLike) -> None:
+    y = np.asarray(outcomes, dtype=np.float64)
+    bad = y.copy()
+    bad[-1] = np.nan
+    for wrong, error in ((y[:-1], OutcomeMismatchError), (bad, InvalidOutcomeError)):
+        try:
+            algorithm.tell(state, batch, wrong)
+        except error:
+            continue
+        raise AssertionError(f"{algorithm.name}: tell accepted outcomes that should raise {error.__name__}")
+
+
+def _through_json(value: Any) -> Any:
+    return from_json(to_json(value), type(value))
+
+
+def _generator_through_json(rng: np.random.Generator) -> np.random.Generator:
+    fresh = np.random.default_rng()
+    fresh.bit_generator.state = json.loads(json.dumps(rng.bit_generator.state))
+    return fresh

@@ -1,0 +1,96 @@
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from levers.cli.app import app
+
+COLUMNS = ["algorithm", "runs_mean", "runs_sem", "gap_mean", "gap_max", "failures", "n", "parents_exact", "seconds"]
+SMALL = [
+    "compare",
+    "--factors",
+    "3",
+    "--parents",
+    "1",
+    "--levels",
+    "2-3",
+    "--worlds",
+    "2",
+    "--repeats",
+    "1",
+    "--workers",
+    "1",
+]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_compare_prints_the_same_numbers_in_every_format() -> None:
+    as_json = json.loads(run(*SMALL, "--format", "json").stdout)
+    as_csv = list(csv.DictReader(io.StringIO(run(*SMALL, "--format", "csv").stdout)))
+    table = run(*SMALL).stdout
+    assert list(as_json[0]) == list(as_csv[0]) == COLUMNS
+    assert [row["algorithm"] for row in as_json] == ["modl", "parents-first", "oracle"]
+    for one, other in zip(as_json, as_csv, strict=True):
+        assert float(other["runs_mean"]) == one["runs_mean"]
+        assert f"{one['runs_mean']:,.1f}" in table
+    assert all(column in table for column in COLUMNS)
+
+
+def test_results_go_to_standard_output_and_the_bar_to_standard_error() -> None:
+    result = run(*SMALL, "--format", "json")
+    json.loads(result.stdout)
+    assert "studies" in result.stderr
+
+
+def test_options_reach_the_comparison() -> None:
+    default = json.loads(run(*SMALL, "--algorithms", "modl", "--format", "json").stdout)
+    for words in (["--seed", "1"], ["--schedule", "algorithm-1"], ["--known-parents"], ["--tolerance", "1"]):
+        changed = json.loads(run(*SMALL, "--algorithms", "modl", "--format", "json", *words).stdout)
+        assert changed[0]["runs_mean"] != default[0]["runs_mean"], words
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "--tolerance", "0"], "tolerance must be a finite number above 0"),
+        (["compare", "--levels", "many"], "levels must look like 3-6"),
+        (["compare", "--algorithms", "modl,magic"], "there is no algorithm 'magic'"),
+        (["compare", "--parents", "99"], "n_parents must be a whole number from 1 to 10"),
+        (["compare", "--algorithms", "successive-elimination"], "use modl"),
+        (["demo", "--algorithm", "magic"], "there is no algorithm 'magic'"),
+    ],
+)
+def test_wrong_input_ends_in_one_line_and_exit_code_2(words: list[str], message: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "levers.cli.app", *words], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == "" or words[0] == "demo"
+
+
+def test_demo_ends_in_a_verdict_a_person_understands() -> None:
+    result = run("demo", "--seed", "1")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    for phrase in ("12 levers", "The best setting found", "Certificate", "Levers that matter", "every setting once"):
+        assert phrase in text
+    assert "melt temperature 225.0" in text
+    assert "0.00 points below the best" in text
+
+
+def test_version_help_and_the_list_of_algorithms() -> None:
+    assert run("--version").stdout.startswith("levers 0.")
+    assert "Exit codes" in run("--help").stdout
+    assert "Examples:" in run("compare", "--help").stdout
+    listed = run("algorithms").stdout
+    assert "observational-regression" in listed
+    assert len(listed.splitlines()) == 6

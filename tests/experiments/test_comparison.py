@@ -1,0 +1,76 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from levers.errors import InvalidSettingError, TooManyActionsError, UnknownAlgorithmError
+from levers.experiments.comparison import Comparison, RunRecord, run_tasks, summarise
+
+SMALL = Comparison(n_factors=4, n_parents=2, n_worlds=3, n_repeats=2, algorithms=("modl", "parents-first", "oracle"))
+
+
+def numbers(plan: Comparison, workers: int = 1) -> list[RunRecord]:
+    """All records without their times."""
+    return [dataclasses.replace(r, seconds=0.0) for batch in run_tasks(plan, workers) for r in batch]
+
+
+def test_same_seed_same_numbers_whatever_the_worker_count() -> None:
+    one = numbers(SMALL)
+    assert numbers(SMALL, workers=2) == one
+    assert numbers(dataclasses.replace(SMALL, seed=1)) != one
+
+
+def test_another_algorithm_changes_nothing_for_the_others() -> None:
+    alone = numbers(dataclasses.replace(SMALL, algorithms=("modl",)))
+    assert alone == [r for r in numbers(SMALL) if r.algorithm == "modl"]
+
+
+def test_every_algorithm_can_be_compared() -> None:
+    names = ("modl", "parents-first", "oracle", "successive-elimination", "naive-search", "observational-regression")
+    plan = Comparison(n_factors=3, n_parents=2, levels=(2, 3), n_worlds=2, n_repeats=1, algorithms=names)
+    summaries = summarise(plan.algorithms, numbers(plan))
+    assert [s.algorithm for s in summaries] == list(names)
+    assert all(s.n == 2 and s.runs_mean > 0 for s in summaries)
+    assert {s.algorithm for s in summaries if s.parents_exact is not None} == {"modl", "parents-first"}
+
+
+def test_known_parents_help_modl_and_leave_the_oracle_alone() -> None:
+    known = summarise(SMALL.algorithms, numbers(dataclasses.replace(SMALL, known_parents=True)))
+    unknown = summarise(SMALL.algorithms, numbers(SMALL))
+    assert known[0].runs_mean < unknown[0].runs_mean
+    assert known[2].runs_mean == unknown[2].runs_mean
+
+
+def test_summaries_are_computed_from_the_records() -> None:
+    records = [
+        RunRecord("modl", world, repeat, runs, loss, loss > 0.5, exact, 1.0)
+        for world, repeat, runs, loss, exact in [(0, 0, 10, 0.0, True), (0, 1, 20, 0.6, True), (1, 0, 30, 0.1, False)]
+    ]
+    [row] = summarise(["modl"], records)
+    assert (row.runs_mean, row.gap_max, row.failures, row.n, row.seconds) == (20.0, 0.6, 1, 3, 3.0)
+    assert row.gap_mean == pytest.approx(0.7 / 3)
+    assert row.parents_exact == pytest.approx(2 / 3)
+    assert row.runs_sem == pytest.approx(np.std([15, 30], ddof=1) / np.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"n_worlds": 0}, InvalidSettingError, "worlds"),
+        ({"n_repeats": 0}, InvalidSettingError, "repeats"),
+        ({"seed": -1}, InvalidSettingError, "seed"),
+        ({"algorithms": ()}, InvalidSettingError, "at least one"),
+        ({"algorithms": ("modl", "modl")}, InvalidSettingError, "twice"),
+        ({"algorithms": ("magic",)}, UnknownAlgorithmError, "known are"),
+        ({"schedule": "x"}, InvalidSettingError, "schedule"),
+        ({"tolerance": 0.0}, InvalidSettingError, "tolerance"),
+        ({"n_factors": 12, "algorithms": ("successive-elimination",)}, TooManyActionsError, "use modl"),
+    ],
+)
+def test_wrong_plans_are_refused_before_anything_runs(
+    changes: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettingError, match="workers"):
+        list(run_tasks(SMALL, workers=0))
