@@ -22,6 +22,51 @@ _EXACT_ROWS = 1 << 23  # float32 counts whole numbers exactly up to 2^24
 
 @serialisable
 @dataclass(frozen=True, eq=False)
+class LevelSums:
+    """Outcome sums by level, without pair counts: all that must be kept while a known design is being run.
+
+    >>> sums = LevelSums.empty([2, 2]).add([[0, 0], [1, 1], [0, 1]], [1.0, 2.0, 6.0])
+    >>> sums.n_runs, sums.mean, sums.sums.tolist(), sums.counts.tolist()
+    (3, 3.0, [1.0, -1.0, -2.0, 2.0], [2, 1, 1, 2])
+    """
+
+    n_levels: tuple[int, ...]
+    n_runs: int
+    mean: float
+    square: float
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, n_levels: Sequence[int]) -> "LevelSums":
+        """The sums of no runs."""
+        d = sum(n_levels)
+        return cls(tuple(n_levels), 0, 0.0, 0.0, np.zeros(d), np.zeros(d, dtype=np.int64))
+
+    def add(self, codes: ArrayLike, outcomes: ArrayLike) -> "LevelSums":
+        """The sums with more runs added (Chan, Golub and LeVeque's pairwise update about the mean)."""
+        rows, y = _checked_runs(codes, outcomes, self.n_levels)
+        if len(rows) == 0:
+            return self
+        mean = float(y.mean())
+        places = (rows + _offsets(self.n_levels)[:-1]).ravel()
+        d = len(self.sums)
+        sums = np.bincount(places, np.repeat(y - mean, rows.shape[1]), minlength=d).astype(np.float64)
+        counts = np.bincount(places, minlength=d)
+        n, shift = self.n_runs + len(rows), mean - self.mean
+        new_mean = self.mean + shift * len(rows) / n
+        return LevelSums(
+            self.n_levels,
+            n,
+            new_mean,
+            self.square + float(((y - mean) ** 2).sum()) + shift**2 * self.n_runs * len(rows) / n,
+            (self.sums + self.counts * (self.mean - new_mean)) + (sums + counts * (mean - new_mean)),
+            self.counts + counts,
+        )
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Counts and outcome sums of a set of runs.
 
@@ -50,7 +95,7 @@ class Moments:
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where each factor's levels begin, and the total number of levels at the end."""
-        return np.concatenate([[0], np.cumsum(self.n_levels)])
+        return _offsets(self.n_levels)
 
     @property
     def level_counts(self) -> NDArray[np.int64]:
@@ -62,22 +107,13 @@ class Moments:
 
         The result does not depend on how the runs are cut into chunks, up to rounding in the last digits.
         """
-        rows = np.atleast_2d(np.asarray(codes))
-        y = check_outcomes(outcomes, len(rows))
-        if rows.shape[1] != len(self.n_levels):
-            raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(self.n_levels)}")
+        rows, y = _checked_runs(codes, outcomes, self.n_levels)
         if len(rows) == 0:
             return self
-        if rows.min() < 0 or (rows >= np.asarray(self.n_levels)).any():
-            raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
-        mean = float(y.mean())
-        centred = y - mean
-        places = rows + self.offsets[:-1]
-        weights = np.repeat(centred, rows.shape[1])
-        sums = np.bincount(places.ravel(), weights, minlength=int(self.offsets[-1])).astype(np.float64)
+        sums = LevelSums.empty(self.n_levels).add(rows, y)
         compact = np.ascontiguousarray(rows, dtype=np.int16)
         counts = _remembered_counts(compact.tobytes(), len(compact), self.n_levels)
-        return self.merge(Moments(self.n_levels, len(rows), mean, float(centred @ centred), sums, counts))
+        return self.merge(Moments(self.n_levels, sums.n_runs, sums.mean, sums.square, sums.sums, counts))
 
     def merge(self, other: "Moments") -> "Moments":
         """The moments of both sets of runs together (Chan, Golub and LeVeque's pairwise update)."""
@@ -93,6 +129,22 @@ class Moments:
         )
         square = self.square + other.square + shift**2 * self.n_runs * other.n_runs / n
         return Moments(self.n_levels, n, mean, square, sums, self.counts + other.counts)
+
+
+def _offsets(n_levels: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(n_levels)])
+
+
+def _checked_runs(
+    codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int]
+) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
+    rows = np.atleast_2d(np.asarray(codes))
+    y = check_outcomes(outcomes, len(rows))
+    if rows.shape[1] != len(n_levels):
+        raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(n_levels)}")
+    if rows.size and (rows.min() < 0 or (rows >= np.asarray(n_levels)).any()):
+        raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
+    return rows, y
 
 
 def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> NDArray[np.int64]:

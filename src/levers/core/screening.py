@@ -1,0 +1,158 @@
+"""Evidence about pairs of levels that stays valid however often one looks, and what it rules out.
+
+Arrays are indexed [factor, i, j]; entries beyond a factor's levels are never used. The argument is in docs/theory,
+section 5.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from levers.core.codec import serialisable
+
+Pairs = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Block estimates D_b of theta_i - theta_j with variances sigma^2 v_b, pooled: W = sum D_b / v_b, I = sum 1 / v_b.
+
+    >>> two = Evidence.none(1, 2).add(np.array([[[0.0, 1.0], [-1.0, 0.0]]]), np.full((1, 2, 2), 0.5))
+    >>> float(two.estimates[0, 0, 1]), float(two.information[0, 0, 1])
+    (1.0, 2.0)
+    """
+
+    weighted: Pairs
+    information: Pairs
+
+    @classmethod
+    def none(cls, n_factors: int, most_levels: int) -> "Evidence":
+        """No evidence yet."""
+        shape = (n_factors, most_levels, most_levels)
+        return cls(np.zeros(shape), np.zeros(shape))
+
+    def add(self, differences: Pairs, variances: Pairs) -> "Evidence":
+        """One more block; infinite variances add nothing."""
+        known = np.isfinite(variances) & (variances > 0)
+        precision = np.divide(1.0, variances, out=np.zeros_like(variances), where=known)
+        return Evidence(self.weighted + np.where(known, differences, 0.0) * precision, self.information + precision)
+
+    @property
+    def estimates(self) -> Pairs:
+        """W / I, and 0 where nothing is known."""
+        return np.divide(self.weighted, self.information, out=np.zeros_like(self.weighted), where=self.information > 0)
+
+
+def anytime_radius(information: Pairs, noise_sd: float, error: float, rho: float) -> Pairs:
+    """One-sided radius that holds at all times at once, by a normal mixture over the drift.
+
+    r(I) = sigma sqrt(2 (I + rho) log(1/2 + sqrt((I + rho)/rho) / (2 a))) / I, valid except with probability a.
+
+    >>> float(anytime_radius(np.array([100.0]), 1.0, 0.01, 10.0).round(3)[0])
+    0.335
+    """
+    total = information + rho
+    with np.errstate(divide="ignore"):
+        root = np.sqrt(2 * total * np.log(0.5 + np.sqrt(total / rho) / (2 * error)))
+        return np.where(information > 0, noise_sd * root / information, np.inf)
+
+
+def noise_upper_bound(residual_square: float, dof: int, error: float) -> float:
+    """sigma_bar with P(sigma > sigma_bar) <= error: sigma_bar^2 = RSS / chi2_{dof, error}.
+
+    >>> round(noise_upper_bound(100.0, 100, 0.05), 3)
+    1.133
+    """
+    return math.sqrt(residual_square / float(chi2.ppf(error, dof)))
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the user may know: at most `max_parents` parents; every parent's effects range over `min_effect` or more."""
+
+    max_parents: int | None = None
+    min_effect: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What the evidence says: surviving levels, parents found, open factors, and how much is at stake.
+
+    `upper_loss` bounds what the leading levels lose in all; `at_stake` are the level counts of the open factors that a
+    selection must certify.
+    """
+
+    active: Mask
+    parents: Mask
+    open: Mask
+    leaders: NDArray[np.int64]
+    upper_loss: float
+    at_stake: tuple[int, ...]
+
+
+def assess(estimates: Pairs, radius: Pairs, active: Mask, parents: Mask, closed: Mask, known: Knowledge) -> Standing:
+    """Apply every rule once.
+
+    A level is dropped when another is ahead of it by more than the radius, and its factor is then a parent. With
+    max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under min_effect
+    is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
+    """
+    both = active[:, :, None] & active[:, None, :]
+    beaten = (both & (estimates > radius)).any(axis=1)
+    survivors = active & ~beaten
+    found = parents | (beaten & active).any(axis=1)
+    both = survivors[:, :, None] & survivors[:, None, :]
+    counts = survivors.sum(axis=1)
+    is_open = (counts > 1) & ~closed
+    spare = None if known.max_parents is None else max(known.max_parents - int(found.sum()), 0)
+    if spare == 0:
+        is_open &= found
+    if known.min_effect is not None:
+        widest = np.where(both, estimates + radius, -np.inf).max(axis=(1, 2))
+        is_open &= found | (widest >= known.min_effect)
+    standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=2), -np.inf)
+    leaders = standing.argmax(axis=1)
+    row = np.arange(len(leaders))
+    ahead = np.where(survivors, estimates[row, :, leaders] + radius[row, :, leaders], 0.0)
+    ahead[row, leaders] = 0.0
+    loss = np.where(is_open, np.maximum(ahead.max(axis=1), 0.0), 0.0)
+    if spare is None:
+        upper, levels = float(loss.sum()), counts[is_open].tolist()
+    else:
+        sure, maybe = is_open & found, is_open & ~found
+        upper = float(loss[sure].sum() + np.sort(loss[maybe])[::-1][:spare].sum())
+        levels = counts[sure].tolist() + np.sort(counts[maybe])[::-1][:spare].tolist()
+    return Standing(survivors, found, is_open, leaders, upper, tuple(sorted(levels)))
+
+
+def forecast(
+    evidence: Evidence, growth: float, noise_sd: float, error: float, rho: float, now: Standing, known: Knowledge
+) -> Standing:
+    """What the standing will be when the information has grown by a factor, if the estimates are about right.
+
+    Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
+    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it.
+    """
+    information = np.maximum(evidence.information, 1e-12)
+    estimates = evidence.estimates
+    shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - noise_sd**2 / information, 0.0))
+    radius = anytime_radius(information * growth, noise_sd, error, rho)
+    return assess(shrunk, radius, now.active, now.parents, ~now.open, known)
+
+
+def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:
+    """Active levels as an array [factor, level].
+
+    >>> level_mask([(0, 2)], 3).tolist()
+    [[True, False, True]]
+    """
+    mask = np.zeros((len(active), most_levels), dtype=bool)
+    for factor, levels in enumerate(active):
+        mask[factor, list(levels)] = True
+    return mask
