@@ -10,29 +10,35 @@ from levers.core.checks import check_count, check_outcomes, check_positive, chec
 from levers.core.codec import serialisable
 from levers.core.elimination import Elimination
 from levers.core.space import FREE, Assignment, Codes, Level, Space
-from levers.errors import OutcomeMismatchError
+from levers.errors import InvalidSettingError, OutcomeMismatchError
 
 CHUNK = 16_384
 """The most runs in one batch: memory stays the same however long a phase is."""
 
 
+@serialisable
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is asked for: an assignment within `tolerance` of the best, except with probability `failure_prob`.
+
+    `noise_sd` is the standard deviation of the noise, None when it is not known. A tolerance of None asks for the
+    smallest that a budget of runs can certify. Not every algorithm can do without them.
 
     >>> Problem(Space.sized([2, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0).space.n_factors
     2
     """
 
     space: Space
-    tolerance: float
+    tolerance: float | None
     failure_prob: float
-    noise_sd: float
+    noise_sd: float | None
 
     def __post_init__(self) -> None:
-        check_positive("tolerance", self.tolerance)
+        if self.tolerance is not None:
+            check_positive("tolerance", self.tolerance)
         check_probability("failure_prob", self.failure_prob)
-        check_positive("noise_sd", self.noise_sd)
+        if self.noise_sd is not None:
+            check_positive("noise_sd", self.noise_sd)
 
 
 @serialisable
@@ -72,12 +78,27 @@ class Batch:
 
 
 @serialisable
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """One block of runs that was designed and completed: enough to make its design again."""
+
+    stage: str
+    n_runs: int
+    seed: int
+    design: str
+    inflation: float
+
+
+@serialisable
 @dataclass(frozen=True)
 class Verdict:
     """The answer, and what may be said about it.
 
     `parents` are the factors found to have an effect (None when the algorithm does not look for them);
-    `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known).
+    `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
+    `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. `certificate` and
+    `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict be recomputed from the
+    raw outcomes.
     """
 
     algorithm: str
@@ -90,6 +111,12 @@ class Verdict:
     effects: tuple[tuple[float | None, ...], ...] = ()
     eliminations: tuple[Elimination, ...] = ()
     runs_by_stage: tuple[tuple[str, int], ...] = ()
+    intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
+    certificate: str | None = None
+    noise: str | None = None
+    problem: Problem | None = None
+    options: tuple[tuple[str, str | float | int | None], ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
 
     @property
     def on_parents(self) -> dict[str, Level]:
@@ -132,6 +159,30 @@ class AlgorithmBase:
     def space(self) -> Space:
         """The problem's space."""
         return self.problem.space
+
+    @property
+    def tolerance(self) -> float:
+        """The problem's tolerance, for algorithms that need one."""
+        return self._given("tolerance", self.problem.tolerance)
+
+    @property
+    def failure_prob(self) -> float:
+        """The problem's failure probability."""
+        return self.problem.failure_prob
+
+    @property
+    def noise_sd(self) -> float:
+        """The problem's noise, for algorithms that need to know it."""
+        return self._given("noise_sd", self.problem.noise_sd)
+
+    def check_complete(self) -> None:
+        """Refuse a problem that leaves out what this algorithm needs to know."""
+        _ = self.tolerance, self.noise_sd
+
+    def _given(self, name: str, value: float | None) -> float:
+        if value is None:
+            raise InvalidSettingError(f"{self.name} needs {name}; give a number, or use cfs, which can do without")
+        return value
 
     def accept(self, batch: Batch, outcomes: ArrayLike) -> NDArray[np.float64]:
         """The outcomes as numbers, after checking that they answer this batch."""

@@ -60,6 +60,7 @@ class Modl(AlgorithmBase):
     name: str = field(init=False, default="modl")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         if self.outcome_bound is not None:
             check_positive("outcome_bound", self.outcome_bound)
         self.check_max_parents(self.max_parents)
@@ -68,21 +69,21 @@ class Modl(AlgorithmBase):
     @property
     def widths(self) -> Schedule:
         """The widths of the phases."""
-        tolerance = self.problem.tolerance
+        tolerance = self.tolerance
         bound = self.outcome_bound or BOUND_IN_TOLERANCES * tolerance
         return make_schedule(self.schedule, self.space.n_factors, tolerance, bound)
 
     def runs_in_phase(self, state: ModlState) -> int:
         """Runs that the current phase needs."""
-        plan, problem = self.widths, self.problem
+        plan = self.widths
         n_active = sum(len(levels) for levels in state.active)
-        return phase_runs(n_active, plan.widths[state.phase], problem.failure_prob, problem.noise_sd, plan.n_phases)
+        return phase_runs(n_active, plan.widths[state.phase], self.failure_prob, self.noise_sd, plan.n_phases)
 
     @property
     def most_runs(self) -> int:
         """Runs used when no level is ever eliminated."""
-        plan, problem, n_active = self.widths, self.problem, sum(self.space.n_levels)
-        return sum(phase_runs(n_active, w, problem.failure_prob, problem.noise_sd, plan.n_phases) for w in plan.widths)
+        plan, n_active = self.widths, sum(self.space.n_levels)
+        return sum(phase_runs(n_active, w, self.failure_prob, self.noise_sd, plan.n_phases) for w in plan.widths)
 
     def start(self) -> ModlState:
         """All levels in play, no runs."""
@@ -138,8 +139,8 @@ class Modl(AlgorithmBase):
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
             n_runs=state.n_runs,
-            tolerance=self.problem.tolerance,
-            failure_prob=self.problem.failure_prob,
+            tolerance=self.tolerance,
+            failure_prob=self.failure_prob,
             guarantee=f"the paper's theorem with the {self.schedule} schedule; its proof has gaps, see docs/decisions",
             parents=tuple(self.space.names[k] for k in state.parents),
             effects=state.losses,

@@ -46,14 +46,14 @@ class NaiveSearch(AlgorithmBase):
     name: str = field(init=False, default="naive-search")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         check_count("max_actions", self.max_actions)
         check_actions(self.space, self.max_actions, self.name)
 
     @property
     def test_runs(self) -> int:
         """Runs for each assignment on trial."""
-        p = self.problem
-        return needle_test_runs(self.space.n_levels, p.tolerance, p.failure_prob, p.noise_sd)
+        return needle_test_runs(self.space.n_levels, self.tolerance, self.failure_prob, self.noise_sd)
 
     def start(self) -> NaiveState:
         """Nothing tried."""
@@ -84,13 +84,13 @@ class NaiveSearch(AlgorithmBase):
             return state
         mean = state.action_sum / state.action_runs
         better = state.best_mean is None or mean > state.best_mean
-        target = self.problem.tolerance if self.target is None else self.target
+        target = self.tolerance if self.target is None else self.target
         return NaiveState(
             tried=(*state.tried, action),
             best=action if better else state.best,
             best_mean=mean if better else state.best_mean,
             n_runs=state.n_runs,
-            finished=mean >= target - self.problem.tolerance / 2 or len(state.tried) + 1 == self.space.n_assignments,
+            finished=mean >= target - self.tolerance / 2 or len(state.tried) + 1 == self.space.n_assignments,
         )
 
     def _draw(self, state: NaiveState, rng: np.random.Generator) -> int:
@@ -106,8 +106,8 @@ class NaiveSearch(AlgorithmBase):
             algorithm=self.name,
             assignment=self.space.assignment(action_codes(self.space, np.array([state.best]))[0]),
             n_runs=state.n_runs,
-            tolerance=self.problem.tolerance,
-            failure_prob=self.problem.failure_prob,
+            tolerance=self.tolerance,
+            failure_prob=self.failure_prob,
             guarantee="proven for sub-Gaussian noise when the target is the best mean",
             runs_by_stage=(("naive search", state.n_runs),),
         )

@@ -43,6 +43,7 @@ class ObservationalRegression(AlgorithmBase):
     name: str = field(init=False, default="observational-regression")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         check_count("min_count", self.min_count)
         if self.runs is not None:
             check_count("runs", self.runs)
@@ -50,8 +51,7 @@ class ObservationalRegression(AlgorithmBase):
     @property
     def wanted(self) -> int:
         """How many runs to watch."""
-        p = self.problem
-        default = phase_runs(sum(self.space.n_levels), p.tolerance / 2, p.failure_prob, p.noise_sd, 1)
+        default = phase_runs(sum(self.space.n_levels), self.tolerance / 2, self.failure_prob, self.noise_sd, 1)
         return default if self.runs is None else self.runs
 
     def start(self) -> ObservationalState:
@@ -82,8 +82,8 @@ class ObservationalRegression(AlgorithmBase):
             algorithm=self.name,
             assignment=self.space.assignment(codes),
             n_runs=state.moments.n_runs,
-            tolerance=self.problem.tolerance,
-            failure_prob=self.problem.failure_prob,
+            tolerance=self.tolerance,
+            failure_prob=self.failure_prob,
             guarantee="none: association is not causation",
             runs_by_stage=(("watching", state.moments.n_runs),),
         )

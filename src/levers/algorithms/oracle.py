@@ -30,6 +30,7 @@ class Oracle(AlgorithmBase):
     name: str = field(init=False, default="oracle")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         if not self.parents:
             raise InvalidSettingError("the oracle needs the true parents: pass parents=[...] with at least one factor")
         self.modl  # noqa: B018  wrong names and options are refused here

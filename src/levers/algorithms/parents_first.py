@@ -55,15 +55,15 @@ class ParentsFirst(AlgorithmBase):
     name: str = field(init=False, default="parents-first")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         self.check_max_parents(self.max_parents)
         baseline_of(self.space, self.baseline)
         self._search(ParentsFirstState())  # wrong options are refused here
 
     def level_runs(self, factor: int) -> int:
         """Runs at each level of a factor's test."""
-        p = self.problem
         m = self.space.n_levels[factor]
-        return parent_test_runs(self.space.n_factors, m, p.tolerance / 2, p.failure_prob / 2, p.noise_sd)
+        return parent_test_runs(self.space.n_factors, m, self.tolerance / 2, self.failure_prob / 2, self.noise_sd)
 
     def start(self) -> ParentsFirstState:
         """No factor tested."""
@@ -102,7 +102,7 @@ class ParentsFirst(AlgorithmBase):
 
     def _end_level(self, state: ParentsFirstState, factor: int) -> ParentsFirstState:
         """C_k <- C_k intersected with (mean - eps/2, mean + eps/2), eps being the test's own, half the tolerance."""
-        mean, half = state.level_sum / state.level_runs, self.problem.tolerance / 4
+        mean, half = state.level_sum / state.level_runs, self.tolerance / 4
         low = mean - half if state.low is None else max(state.low, mean - half)
         high = mean + half if state.high is None else min(state.high, mean + half)
         is_parent = low >= high
@@ -122,7 +122,7 @@ class ParentsFirst(AlgorithmBase):
         """MODL on the factors found, or on all when none was."""
         positions = tuple(sorted(state.found)) or tuple(range(self.space.n_factors))
         inside = Subspace(self.space, positions, baseline_of(self.space, self.baseline))
-        problem = inside.problem(self.problem, self.problem.failure_prob / 2)
+        problem = inside.problem(self.problem, self.failure_prob / 2)
         return inside, Modl(problem, self.schedule, None, self.outcome_bound)
 
     def _verdict(self, state: ParentsFirstState, inside: Subspace, inner: Verdict) -> Verdict:
@@ -130,7 +130,7 @@ class ParentsFirst(AlgorithmBase):
             inside.widen_verdict(inner),
             algorithm=self.name,
             n_runs=state.n_runs + inner.n_runs,
-            failure_prob=self.problem.failure_prob,
+            failure_prob=self.failure_prob,
             guarantee="needs every parent to move the outcome by at least half the tolerance; then the paper's theorem",
             parents=tuple(self.space.names[k] for k in sorted(state.found)),
             runs_by_stage=state.runs_by_stage + inner.runs_by_stage,

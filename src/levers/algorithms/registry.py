@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from levers.algorithms.base import Algorithm, AlgorithmBase, Problem
+from levers.algorithms.cfs import Cfs
 from levers.algorithms.modl import Modl
 from levers.algorithms.naive_search import NaiveSearch
 from levers.algorithms.observational import ObservationalRegression
@@ -15,6 +16,7 @@ from levers.algorithms.successive_elimination import SuccessiveElimination
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
 
 ALGORITHMS: dict[str, type[AlgorithmBase]] = {
+    "cfs": Cfs,
     "modl": Modl,
     "parents-first": ParentsFirst,
     "oracle": Oracle,
@@ -23,7 +25,7 @@ ALGORITHMS: dict[str, type[AlgorithmBase]] = {
     "observational-regression": ObservationalRegression,
 }
 
-DEFAULT_ALGORITHM = "modl"
+DEFAULT_ALGORITHM = "cfs"
 
 
 def check_known(name: str) -> str:
@@ -31,7 +33,7 @@ def check_known(name: str) -> str:
 
     >>> check_known("model")
     Traceback (most recent call last):
-    levers.errors.UnknownAlgorithmError: there is no algorithm 'model' (did you mean 'modl'?); known are modl, \
+    levers.errors.UnknownAlgorithmError: there is no algorithm 'model' (did you mean 'modl'?); known are cfs, modl, \
 parents-first, oracle, successive-elimination, naive-search, observational-regression
     """
     if name not in ALGORITHMS:

@@ -42,6 +42,7 @@ class SuccessiveElimination(AlgorithmBase):
     name: str = field(init=False, default="successive-elimination")
 
     def __post_init__(self) -> None:
+        self.check_complete()
         check_count("max_actions", self.max_actions)
         check_actions(self.space, self.max_actions, self.name)
 
@@ -67,11 +68,10 @@ class SuccessiveElimination(AlgorithmBase):
 
     def _end_round(self, state: SuccessiveState) -> SuccessiveState:
         n_rounds = state.n_rounds + 1
-        p = self.problem
-        radius = successive_radius(self.space.n_assignments, n_rounds, p.failure_prob, p.noise_sd)
+        radius = successive_radius(self.space.n_assignments, n_rounds, self.failure_prob, self.noise_sd)
         means = state.sums / n_rounds
         keep = means > means.max() - 2 * radius
-        finished = int(keep.sum()) == 1 or 2 * radius <= p.tolerance
+        finished = int(keep.sum()) == 1 or 2 * radius <= self.tolerance
         return replace(
             state,
             alive=state.alive[keep],
@@ -87,8 +87,8 @@ class SuccessiveElimination(AlgorithmBase):
             algorithm=self.name,
             assignment=self.space.assignment(action_codes(self.space, np.array([best]))[0]),
             n_runs=state.n_runs,
-            tolerance=self.problem.tolerance,
-            failure_prob=self.problem.failure_prob,
+            tolerance=self.tolerance,
+            failure_prob=self.failure_prob,
             guarantee="proven for sub-Gaussian noise, without the additive assumption",
             runs_by_stage=(("successive elimination", state.n_runs),),
         )

@@ -38,6 +38,9 @@ def compare(
     known_parents: Annotated[
         bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
     ] = False,
+    known_min_effect: Annotated[
+        bool, typer.Option("--known-min-effect", help="Tell the algorithms the least range of a parent's effects.")
+    ] = False,
     schedule: Annotated[str, typer.Option(help=f"MODL's widths: {', '.join(SCHEDULES)}.")] = SCHEDULES[0],
     degree: Annotated[float, typer.Option(help="Expected degree of the causal graph.")] = 3.0,
     interaction: Annotated[float, typer.Option(help="Strength of interactions that break additivity (alpha).")] = 0.0,
@@ -66,6 +69,7 @@ def compare(
         n_repeats=repeats,
         algorithms=tuple(name.strip() for name in algorithms.split(",") if name.strip()),
         known_parents=known_parents,
+        known_min_effect=known_min_effect,
         schedule=schedule,
         degree=degree,
         interaction=interaction,

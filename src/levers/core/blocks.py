@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +50,9 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     counts = design.counts.diagonal().astype(np.float64)
     means = sums.sums / counts
     explained = float((sums.sums * means).sum())
-    effects = tuple(means[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True))
+    effects = tuple(means[a:b] for a, b in pairwise(starts))
     variances = []
-    for a, b in zip(starts[:-1], starts[1:], strict=True):
+    for a, b in pairwise(starts):
         spread = 1 / counts[a:b, None] + 1 / counts[None, a:b]
         np.fill_diagonal(spread, 0.0)
         variances.append(spread)

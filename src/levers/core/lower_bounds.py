@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,28 +81,36 @@ def worst_case_bound(n_levels: Sequence[int], tolerance: float, failure_prob: fl
     return best
 
 
-def slippage_failure(levels: Sequence[int], scale: float) -> float:
-    """The largest failure probability of the balanced rule over equal-gap instances, tolerance 1, computed exactly.
+def slippage_failures(levels: Sequence[int], scale: float) -> NDArray[np.float64]:
+    """Failure probabilities of the balanced rule on equal-gap instances, tolerance 1, computed exactly.
 
-    All factors' other levels are just over 1/c behind; the rule fails when c factors or more choose wrongly, which is a
-    Poisson-binomial tail.
+    In instance c = 1, ..., K all factors' other levels are just over 1/c behind; the rule fails when c factors or more
+    choose wrongly, which is a Poisson-binomial tail.
 
-    >>> round(slippage_failure([2], 2.0), 3)
-    0.159
+    >>> slippage_failures([2], 2.0).round(3).tolist()
+    [0.159]
     """
-    worst = 0.0
+    found = []
     for hits in range(1, len(levels) + 1):
         counts = np.zeros(hits + 1)  # P(0), ..., P(hits - 1) wrong factors, and P(hits or more)
         counts[0] = 1.0
         for m in levels:
             wrong = float(slippage_tail(m - 1, np.array([scale / (hits * math.sqrt(m))]))[0])
             moved = counts * wrong
-            last = counts[-1]
-            counts = counts * (1 - wrong)
+            counts = counts - moved
             counts[1:] += moved[:-1]
-            counts[-1] += last * wrong
-        worst = max(worst, float(counts[-1]))
-    return worst
+            counts[-1] += moved[-1]
+        found.append(float(counts[-1]))
+    return np.array(found)
+
+
+def worst_gap(levels: Sequence[int], scale: float) -> float:
+    """The equal gap, in tolerances, at which the balanced rule fails most often.
+
+    >>> worst_gap([2], 2.0)
+    1.0
+    """
+    return 1.0 / (1 + int(slippage_failures(levels, scale).argmax()))
 
 
 def necessary_runs(levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float) -> int:
@@ -110,10 +119,15 @@ def necessary_runs(levels: Sequence[int], tolerance: float, failure_prob: float,
     >>> necessary_runs([2] * 10, 0.5, 0.1, 1.0) in range(190, 224)
     True
     """
+    return math.ceil((_necessary_scale(tuple(sorted(levels)), failure_prob) * noise_sd / tolerance) ** 2)
+
+
+@lru_cache(maxsize=1024)
+def _necessary_scale(levels: tuple[int, ...], failure_prob: float) -> float:
     low, high = 1e-3, 1.0
-    while slippage_failure(levels, high) > failure_prob:
+    while slippage_failures(levels, high).max() > failure_prob:
         high *= 2
-    while high / low > 1.001:
+    while high / low > 1.002:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if slippage_failure(levels, middle) > failure_prob else (low, middle)
-    return math.ceil((low * noise_sd / tolerance) ** 2)
+        low, high = (middle, high) if slippage_failures(levels, middle).max() > failure_prob else (low, middle)
+    return low

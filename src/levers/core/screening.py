@@ -100,8 +100,8 @@ def assess(estimates: Pairs, radius: Pairs, active: Mask, parents: Mask, closed:
     """Apply every rule once.
 
     A level is dropped when another is ahead of it by more than the radius, and its factor is then a parent. With
-    max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under min_effect
-    is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
+    max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under
+    min_effect is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
     """
     both = active[:, :, None] & active[:, None, :]
     beaten = (both & (estimates > radius)).any(axis=1)

@@ -11,7 +11,9 @@ from threadpoolctl import threadpool_limits
 
 from levers.algorithms.base import Algorithm, Problem
 from levers.algorithms.registry import check_known, make_algorithm, option_names
+from levers.core.certificate import certified_levels
 from levers.core.checks import check_choice, check_count
+from levers.core.lower_bounds import necessary_runs
 from levers.core.schedules import SCHEDULES
 from levers.errors import InvalidSettingError
 from levers.experiments.worlds import run_on_world
@@ -19,7 +21,7 @@ from levers.simulation.generators import random_world
 from levers.simulation.scm import World
 from levers.simulation.truth import best_assignment, gap, true_parents
 
-DEFAULT_ALGORITHMS = ("modl", "parents-first", "oracle")
+DEFAULT_ALGORITHMS = ("cfs", "modl", "parents-first", "oracle")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Comparison:
     n_repeats: int = 5
     algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
     known_parents: bool = False
+    known_min_effect: bool = False
     schedule: str = SCHEDULES[0]
     degree: float = 3.0
     interaction: float = 0.0
@@ -53,6 +56,8 @@ class Comparison:
         check_count("repeats", self.n_repeats)
         check_count("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
+        if self.known_min_effect and not self.min_effect:
+            raise InvalidSettingError("known_min_effect needs a min_effect above 0")
         if not self.algorithms:
             raise InvalidSettingError("name at least one algorithm to compare")
         for name in self.algorithms:
@@ -86,12 +91,18 @@ class Comparison:
             "schedule": self.schedule,
             "outcome_bound": self.outcome_bound,
             "max_parents": self.n_parents if self.known_parents else None,
+            "min_effect": self.min_effect if self.known_min_effect else None,
             "parents": true_parents(world),
             "target": float(world.outcome.mean(np.array([best_assignment(world).codes], dtype=np.int16))[0]),
         }
         options = {key: value for key, value in offered.items() if key in option_names(name)}
         problem = Problem(world.space, self.tolerance, self.failure_prob, self.noise_sd)
         return make_algorithm(name, problem, **options)
+
+    def necessary_runs(self, world: World) -> int:
+        """The fewest runs with which the balanced fixed-size rule could keep the promise, knowing what it may know."""
+        levels = certified_levels(world.space.n_levels, self.n_parents if self.known_parents else None)
+        return necessary_runs(levels, self.tolerance, self.failure_prob, self.noise_sd)
 
     def tasks(self) -> list[tuple[int, int]]:
         """All pairs of world and repeat."""
@@ -109,6 +120,7 @@ class RunRecord:
     gap: float
     failed: bool
     parents_exact: bool | None
+    over_necessary: float
     seconds: float
 
 
@@ -124,6 +136,7 @@ class Summary:
     failures: int
     n: int
     parents_exact: float | None
+    over_necessary: float
     seconds: float
 
 
@@ -171,6 +184,7 @@ def _run_one(comparison: Comparison, name: str, world: World, index: int, repeat
         gap=loss,
         failed=loss > comparison.tolerance,
         parents_exact=None if verdict.parents is None else set(verdict.parents) == set(true_parents(world)),
+        over_necessary=verdict.n_runs / comparison.necessary_runs(world),
         seconds=seconds,
     )
 
@@ -190,5 +204,6 @@ def _summary(name: str, records: Sequence[RunRecord]) -> Summary:
         failures=sum(r.failed for r in records),
         n=len(records),
         parents_exact=float(np.mean(exact)) if exact else None,
+        over_necessary=float(np.mean([r.over_necessary for r in records])),
         seconds=sum(r.seconds for r in records),
     )

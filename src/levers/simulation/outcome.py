@@ -151,6 +151,43 @@ class AdditiveOutcome:
 
 
 @dataclass(frozen=True)
+class BernoulliOutcome:
+    """An outcome of 0 or 1 whose probability is additive: base + sum_k f_k(X_k). Sub-Gaussian with parameter 1/2.
+
+    >>> y = BernoulliOutcome({0: (0.0, 0.2)}, base=0.5)
+    >>> y.mean(np.array([[1]], dtype=np.int16)).tolist(), y.noise_sd
+    ([0.7], 0.5)
+    """
+
+    effects: dict[int, tuple[float, ...]]
+    base: float
+    noise_sd: float = 0.5
+
+    def __post_init__(self) -> None:
+        low = self.base + sum(min(values) for values in self.effects.values())
+        high = self.base + sum(max(values) for values in self.effects.values())
+        if low < 0 or high > 1:
+            raise InvalidWorldError(f"the probability runs from {low:g} to {high:g}; it must stay between 0 and 1")
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """Positions of the parents."""
+        return tuple(sorted(self.effects))
+
+    def mean(self, rows: Codes) -> NDArray[np.float64]:
+        """The probability of a 1."""
+        return self.base + AdditiveOutcome(self.effects).mean(rows)
+
+    def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Zeros and ones."""
+        return (rng.random(len(rows)) < self.mean(rows)).astype(np.float64)
+
+    def best(self) -> dict[int, int]:
+        """Factor by factor."""
+        return AdditiveOutcome(self.effects).best()
+
+
+@dataclass(frozen=True)
 class NeedleOutcome:
     """The exponentially hard instance: the mean is 0 except `height` at one setting of the parents (Section 2.2).
 

@@ -1,0 +1,67 @@
+"""Count broken promises: python benchmarks/guarantee.py [studies] (default 2000 each; about 15 minutes on 2 cores)."""
+
+import math
+import os
+import sys
+import time
+
+import numpy as np
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from levers.core.certificate import dp_bound, scale_needed
+from levers.core.design import Design
+from levers.core.lower_bounds import slippage_failures
+from levers.experiments.coverage import FAILURE_PROB, scenarios, selection_failures
+
+
+def count(index: int, seeds: range) -> int:
+    with threadpool_limits(1):
+        scenario = scenarios()[index]
+        return sum(scenario.fails(seed) for seed in seeds)
+
+
+def skewed_design(n_runs: int, sizes: tuple[int, ...], follow: float, seed: int) -> Design:
+    """Each column copies the one before it with probability `follow`: far from orthogonal."""
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.integers(0, m, n_runs) for m in sizes], axis=1).astype(np.int16)
+    for k in range(1, len(sizes)):
+        same = rng.random(n_runs) < follow
+        rows[same, k] = rows[same, k - 1] % sizes[k]
+    return Design(rows, sizes, "skewed")
+
+
+def main() -> None:
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    workers = os.cpu_count() or 1
+    print(f"promised: at most {FAILURE_PROB:.0%} of {n} studies")
+    print(f"{'scenario':44} {'failures':>9} {'share':>7} {'seconds':>8}")
+    worst = 0.0
+    for index, scenario in enumerate(scenarios()):
+        began = time.perf_counter()
+        pieces = [range(begin, min(begin + 50, n)) for begin in range(0, n, 50)]
+        failed = sum(Parallel(n_jobs=workers)(delayed(count)(index, piece) for piece in pieces))
+        worst = max(worst, failed / n)
+        seconds = time.perf_counter() - began
+        print(f"{scenario.name:44} {failed:9} {failed / n:7.2%} {seconds:8.1f}", flush=True)
+    for sizes, n_runs, follow in (((2, 2, 2, 2), 40, 0.6), ((3, 3, 3), 60, 0.5), ((4, 2, 5, 3), 50, 0.4)):
+        design = skewed_design(n_runs, sizes, follow, 1)
+        failed = selection_failures(design, n, 0)
+        worst = max(worst, failed / n)
+        name = f"skewed design {sizes}, inflation {design.inflation:.1f}"
+        print(f"{name:44} {failed:9} {failed / n:7.2%}", flush=True)
+    print(f"largest share of failures: {worst:.2%}")
+
+    print("\nreported bound against the exact failure probability on equal-gap instances (K, m, n)")
+    least = math.inf
+    for k in (1, 2, 5, 10, 20):
+        for m in (2, 3, 4, 6):
+            for factor in (0.7, 1.0, 1.3):
+                scale = factor * scale_needed((m,) * k, FAILURE_PROB)
+                reported, exact = dp_bound([m] * k, scale), float(slippage_failures([m] * k, scale).max())
+                least = min(least, reported / exact)
+    print(f"least ratio of bound to exact probability over the grid: {least:.6f}")
+
+
+if __name__ == "__main__":
+    main()

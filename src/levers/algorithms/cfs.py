@@ -1,0 +1,371 @@
+"""Certified factorial selection (CFS), the default: screen at any time, then select once on fresh runs.
+
+Every run informs every factor. Screening drops levels on evidence that stays valid however often it is looked at. When
+more screening would cost more than it saves, one fresh balanced design over the surviving levels settles the rest, and
+its size is such that the SUM of what all factors lose exceeds the tolerance with at most the failure probability. The
+argument is in docs/theory.
+"""
+
+import math
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, BlockRecord, Verdict, add_runs
+from levers.algorithms.cfs_plan import (
+    Shares,
+    error_shares,
+    first_block,
+    next_block,
+    pair_error,
+    selection_pays,
+)
+from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
+from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
+from levers.core.certificate import CERTIFICATES, scale_needed
+from levers.core.checks import check_choice, check_count, check_positive
+from levers.core.codec import serialisable
+from levers.core.design import ActiveLevels, Design, Origin, all_levels, certified_design, largest_design, make_design
+from levers.core.elimination import Elimination
+from levers.core.moments import LevelSums
+from levers.core.screening import Evidence, Knowledge, Standing, anytime_radius, assess, level_mask, noise_upper_bound
+from levers.core.space import Codes
+from levers.errors import InvalidSettingError
+
+SCREENING, SELECTION = "screening", "selection"
+NOISES = ("gaussian", "subgaussian")
+_RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class CfsState:
+    """Where a study stands. `target` is the size of the block under way, in ideal runs for a selection."""
+
+    stage: str
+    target: float
+    active: ActiveLevels
+    leaders: tuple[int, ...]
+    evidence: Evidence
+    sums: LevelSums
+    seed: int | None = None
+    rho: float | None = None
+    parents: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()
+    upper_loss: float | None = None
+    noise_sd: float | None = None
+    residual_square: float = 0.0
+    residual_dof: int = 0
+    n_runs: int = 0
+    eliminations: tuple[Elimination, ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
+    certified: float | None = None
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class Cfs(AlgorithmBase):
+    """Screen levels at any time, then select among the rest on fresh runs with a certificate for the sum of losses.
+
+    `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
+    of a tolerance, all runs are spent and the smallest tolerance is certified. `noise="subgaussian"` holds for any
+    noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.core.space import Space
+    >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
+    >>> cfs.ask(cfs.start(), np.random.default_rng(0)).n_runs
+    8
+    """
+
+    certificate: str = CERTIFICATES[0]
+    noise: str = NOISES[0]
+    max_parents: int | None = None
+    min_effect: float | None = None
+    budget: int | None = None
+    batch_size: int | None = None
+    name: str = field(init=False, default="cfs")
+
+    def __post_init__(self) -> None:
+        check_choice("certificate", self.certificate, CERTIFICATES[:2])
+        check_choice("noise", self.noise, NOISES)
+        self.check_max_parents(self.max_parents)
+        if self.min_effect is not None:
+            check_positive("min_effect", self.min_effect)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        if (self.budget is None) == (self.problem.tolerance is None):
+            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
+        if self.noise == "subgaussian" and self.problem.noise_sd is None:
+            raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
+        if self.budget is not None:
+            check_count("budget", self.budget, first_block(self.space.n_levels, self.problem.noise_sd is None))
+
+    @property
+    def shares(self) -> Shares:
+        """How the failure probability is shared out; decided before the first run."""
+        one_shot = self.budget is not None and self._first_block() is None
+        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot)
+
+    @property
+    def _bound(self) -> str:
+        return "subgaussian" if self.noise == "subgaussian" else self.certificate
+
+    @property
+    def _known(self) -> Knowledge:
+        return Knowledge(self.max_parents, self.min_effect)
+
+    def _first_block(self) -> int | None:
+        """Runs of the first screening block; None when a budget is too small to screen at all."""
+        n_runs = first_block(self.space.n_levels, self.problem.noise_sd is None)
+        too_small = self.budget is not None and 2 * n_runs > self.budget and self.problem.noise_sd is not None
+        return None if too_small else n_runs
+
+    def start(self) -> CfsState:
+        """All levels in play, no runs."""
+        n_levels = self.space.n_levels
+        first = self._first_block()
+        return CfsState(
+            stage=SELECTION if first is None else SCREENING,
+            target=float(first or self.budget or 0),
+            active=all_levels(n_levels),
+            leaders=(0,) * len(n_levels),
+            evidence=Evidence.none(len(n_levels), max(n_levels)),
+            sums=LevelSums.empty(n_levels),
+            noise_sd=self.problem.noise_sd,
+        )
+
+    def open_factors(self, state: CfsState) -> tuple[int, ...]:
+        """The factors that the current block varies."""
+        return tuple(k for k, levels in enumerate(state.active) if len(levels) > 1 and k not in state.closed)
+
+    def design(self, state: CfsState, seed: int) -> Design:
+        """The design of the current block, from its seed: always the same one."""
+        columns = self.open_factors(state)
+        sizes = tuple(len(state.active[k]) for k in columns)
+        origin = Origin(self.space.n_levels, columns, first_block(self.space.n_levels, self.problem.noise_sd is None))
+        if state.stage == SCREENING:
+            return make_design(sizes, int(state.target), seed, origin)
+        if self.budget is not None:
+            return largest_design(sizes, int(state.target), seed, origin)
+        return certified_design(sizes, state.target, seed, origin)
+
+    def rows(self, state: CfsState, design: Design) -> Codes:
+        """A design's rows as level positions of all factors; settled factors stay at their leading level."""
+        codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (design.n_runs, 1))
+        for column, k in enumerate(self.open_factors(state)):
+            codes[:, k] = np.asarray(state.active[k], dtype=np.int16)[design.rows[:, column]]
+        return codes
+
+    def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:
+        """The next runs of the block under way, or the verdict."""
+        if state.finished:
+            return self.verdict(state)
+        return self.batch(state, int(rng.integers(2**62)) if state.seed is None else state.seed)
+
+    def batch(self, state: CfsState, seed: int) -> Batch:
+        """The next runs of the block whose design has this seed."""
+        codes = self.rows(state, self.design(state, seed))
+        done = state.sums.n_runs
+        return Batch(codes[done : done + (self.batch_size or CHUNK)], state.stage, focus=seed)
+
+    def tell(self, state: CfsState, batch: Batch, outcomes: ArrayLike) -> CfsState:
+        """Add runs to the block; when it is complete, decide."""
+        y = self.accept(batch, outcomes)
+        assert batch.focus is not None  # every batch carries its block's seed
+        state = replace(
+            state,
+            seed=batch.focus,
+            sums=state.sums.add(batch.codes, y),
+            n_runs=state.n_runs + batch.n_runs,
+        )
+        design = self.design(state, batch.focus)
+        return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
+
+    def _end_block(self, state: CfsState, design: Design, seed: int) -> CfsState:
+        estimate = estimate_block(design, self._block_sums(state, design))
+        block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation)
+        evidence = state.evidence.add(*self._pairs(state, estimate))
+        state = replace(
+            state,
+            evidence=evidence,
+            rho=state.rho or _RHO_SHARE * float(np.median(evidence.information[evidence.information > 0])),
+            residual_square=state.residual_square + estimate.residual_square,
+            residual_dof=state.residual_dof + estimate.residual_dof,
+            blocks=(*state.blocks, block),
+            sums=LevelSums.empty(self.space.n_levels),
+            seed=None,
+        )
+        if state.stage == SELECTION:
+            return self._select(state, design, estimate, seed)
+        return self._decide(self._screen(self._bound_noise(state)))
+
+    def _block_sums(self, state: CfsState, design: Design) -> LevelSums:
+        """The block's sums over the levels in play, in the design's own numbering."""
+        starts = np.concatenate([[0], np.cumsum(self.space.n_levels)])
+        at = [int(starts[k]) + level for k in self.open_factors(state) for level in state.active[k]]
+        sums = state.sums
+        return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
+
+    def _pairs(self, state: CfsState, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The block's differences and their variances, placed among all factors and levels."""
+        differences = np.zeros_like(state.evidence.weighted)
+        variances = np.full_like(differences, np.inf)
+        for k, effects, spread in zip(self.open_factors(state), estimate.effects, estimate.variances, strict=True):
+            at = np.ix_([k], state.active[k], state.active[k])
+            differences[at] = effects[:, None] - effects[None, :]
+            variances[at] = spread
+        return differences, variances
+
+    def _bound_noise(self, state: CfsState) -> CfsState:
+        """When the noise is not known: the least of upper bounds after each block, all valid at once."""
+        if self.problem.noise_sd is not None:
+            return state
+        error = self.shares.noise * 6 / (math.pi * len(state.blocks)) ** 2
+        bound = noise_upper_bound(state.residual_square, state.residual_dof, error)
+        return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
+
+    def _standing(self, state: CfsState) -> Standing:
+        assert state.noise_sd is not None  # known from the start, or bounded after the first block
+        assert state.rho is not None  # set by the first block
+        most = max(self.space.n_levels)
+        ids = np.arange(self.space.n_factors)
+        radius = anytime_radius(state.evidence.information, state.noise_sd, self._pair_error, state.rho)
+        return assess(
+            state.evidence.estimates,
+            radius,
+            level_mask(state.active, most),
+            np.isin(ids, state.parents),
+            np.isin(ids, state.closed),
+            self._known,
+        )
+
+    @property
+    def _pair_error(self) -> float:
+        return pair_error(self.shares.screening, self.space.n_levels, self.max_parents is not None)
+
+    def _screen(self, state: CfsState) -> CfsState:
+        """Drop what the evidence rules out and write it into the ledger."""
+        now = self._standing(state)
+        active = tuple(tuple(np.flatnonzero(row).tolist()) for row in now.active)
+        dropped = tuple(
+            Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
+            for k, levels in enumerate(state.active)
+            for level in levels
+            if level not in active[k]
+        )
+        return replace(
+            state,
+            active=active,
+            leaders=tuple(int(x) for x in now.leaders),
+            parents=tuple(np.flatnonzero(now.parents).tolist()),
+            closed=tuple(np.flatnonzero(~now.open).tolist()),
+            upper_loss=now.upper_loss,
+            eliminations=state.eliminations + dropped,
+        )
+
+    def _decide(self, state: CfsState) -> CfsState:
+        """Stop, go on screening, or select."""
+        assert state.upper_loss is not None  # screening has just set it
+        enough = 0.0 if self.budget is not None else self.tolerance
+        if state.upper_loss <= enough:
+            return replace(state, finished=True, certified=state.upper_loss)
+        now = self._standing(state)
+        sizes = tuple(len(state.active[k]) for k in self.open_factors(state))
+        following = next_block(sizes, state.n_runs)
+        left = None if self.budget is None else self.budget - state.n_runs
+        if left is not None and left < sum(m - 1 for m in sizes) + 2:
+            return replace(state, finished=True, certified=state.upper_loss)
+        assert state.noise_sd is not None  # see _standing
+        assert state.rho is not None  # see _standing
+        if selection_pays(
+            state.evidence,
+            now,
+            self._known,
+            noise_sd=state.noise_sd,
+            error=self._pair_error,
+            rho=state.rho,
+            n_runs=state.n_runs,
+            following=following,
+            failure_prob=self.shares.selection,
+            bound=self._bound,
+            tolerance=self.problem.tolerance,
+            left=left,
+        ):
+            if left is not None:
+                return replace(state, stage=SELECTION, target=float(left))
+            scale = scale_needed(now.at_stake, self.shares.selection, self._bound)
+            target = (scale * state.noise_sd / self.tolerance) ** 2
+            return replace(state, stage=SELECTION, target=target)
+        return replace(state, target=float(following))
+
+    def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
+        """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
+        assert state.noise_sd is not None  # see _standing
+        effects = estimate.effects
+        if self.noise == "gaussian":
+            # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
+            rng = np.random.default_rng([seed, 1])
+            effects = independent_effects(design, effects, state.noise_sd, rng)
+        leaders = list(state.leaders)
+        for k, values in zip(self.open_factors(state), effects, strict=True):
+            leaders[k] = state.active[k][int(np.argmax(values))]
+        at_stake = self._at_stake(state)
+        scale = scale_needed(at_stake, self.shares.selection, self._bound)
+        reached = scale * state.noise_sd * math.sqrt(design.inflation / design.n_runs)
+        return replace(state, leaders=tuple(leaders), certified=reached, finished=True)
+
+    def _at_stake(self, state: CfsState) -> tuple[int, ...]:
+        """The level counts that the selection certifies: of parents found, and of as many others as there can be."""
+        sizes = {k: len(state.active[k]) for k in self.open_factors(state)}
+        if self.max_parents is None:
+            return tuple(sorted(sizes.values()))
+        spare = max(self.max_parents - len(state.parents), 0)
+        others = sorted((m for k, m in sizes.items() if k not in state.parents), reverse=True)
+        return tuple(sorted([m for k, m in sizes.items() if k in state.parents] + others[:spare]))
+
+    def interim(self, state: CfsState) -> Verdict | None:
+        """What could be certified if the study ended now, from the screening evidence alone; None before a block.
+
+        >>> from levers.algorithms.base import Problem
+        >>> from levers.core.space import Space
+        >>> cfs = Cfs(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
+        >>> cfs.interim(cfs.start()) is None
+        True
+        """
+        if state.upper_loss is None:
+            return None
+        return self.verdict(replace(state, certified=state.upper_loss) if not state.finished else state)
+
+    def verdict(self, state: CfsState) -> Verdict:
+        """The verdict of a finished study."""
+        assert state.certified is not None  # set by whatever finished the study
+        assert state.noise_sd is not None  # see _standing
+        selected = bool(state.blocks) and state.blocks[-1].stage == SELECTION
+        estimates, intervals = loss_intervals(
+            state.evidence, state.leaders, self.space.n_levels, state.noise_sd, self.failure_prob, state.rho
+        )
+        sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+        stages: tuple[tuple[str, int], ...] = ()
+        for block in state.blocks:
+            stages = add_runs(stages, block.stage, block.n_runs)
+        known = self.problem.noise_sd is not None
+        return Verdict(
+            algorithm=self.name,
+            assignment=self.space.assignment(state.leaders),
+            n_runs=sum(block.n_runs for block in state.blocks),
+            tolerance=state.certified,
+            failure_prob=self.failure_prob,
+            guarantee=selection_guarantee(selected, self._bound, known, self.max_parents, self.min_effect),
+            parents=tuple(self.space.names[k] for k in sorted(sure | set(state.parents))),
+            effects=estimates,
+            eliminations=state.eliminations,
+            runs_by_stage=stages,
+            intervals=intervals,
+            certificate=self._bound if selected else "anytime",
+            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
+            problem=self.problem,
+            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
+            blocks=state.blocks,
+        )

@@ -1,0 +1,120 @@
+"""How CFS shares out its failure probability and decides how long to screen."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
+from levers.core.screening import Evidence, Knowledge, Standing, forecast
+
+SCREENING_SHARE = 0.1
+NOISE_SHARE = 0.1
+FIRST_BLOCK = 1.8  # runs of the first block per parameter
+NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
+GROWTH = 0.3  # and at least this share of the runs so far
+_LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
+_FEW = 3  # up to this many factors the tight certificate is cheap enough to look ahead with
+_WORTH = 0.99  # screening on must promise to cost less than this share of selecting now
+_GROWTHS = (1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 16.0, 20.0)
+
+
+class Shares(NamedTuple):
+    """The failure probability in parts: of the screening, of the noise bound, of the selection."""
+
+    screening: float
+    noise: float
+    selection: float
+
+
+def error_shares(failure_prob: float, estimate_noise: bool, one_shot: bool) -> Shares:
+    """A tenth each for screening and for the noise where they are needed, the rest for the selection.
+
+    >>> round(error_shares(0.1, estimate_noise=False, one_shot=False).selection, 6)
+    0.09
+    """
+    screening = 0.0 if one_shot else SCREENING_SHARE * failure_prob
+    noise = NOISE_SHARE * failure_prob if estimate_noise else 0.0
+    return Shares(screening, noise, failure_prob - screening - noise)
+
+
+def pair_error(screening_prob: float, n_levels: Sequence[int], name_parents: bool) -> float:
+    """The error of one one-sided comparison, a.
+
+    That no factor loses its best level needs sum_k (M_k - 1) comparisons to hold. That every factor with a dropped
+    level is a parent, which `max_parents` relies on, needs all sum_k M_k (M_k - 1) (docs/theory, section 5).
+
+    >>> pair_error(0.01, [3, 3], name_parents=False)
+    0.0025
+    """
+    comparisons = sum(m * (m - 1) if name_parents else m - 1 for m in n_levels)
+    return screening_prob / comparisons
+
+
+def first_block(n_levels: Sequence[int], estimate_noise: bool) -> int:
+    """Runs of the first screening block.
+
+    >>> first_block([3] * 10, estimate_noise=False), first_block([2, 2], estimate_noise=True)
+    (36, 23)
+    """
+    n_parameters = sum(m - 1 for m in n_levels)
+    return max(math.ceil(FIRST_BLOCK * n_parameters), n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5))
+
+
+def next_block(sizes: Sequence[int], n_runs: int) -> int:
+    """Runs of a later screening block over factors of these sizes."""
+    n_parameters = sum(m - 1 for m in sizes)
+    return max(math.ceil(NEXT_BLOCK * n_parameters), math.ceil(GROWTH * n_runs), n_parameters + 6)
+
+
+def selection_pays(
+    evidence: Evidence,
+    now: Standing,
+    known: Knowledge,
+    *,
+    noise_sd: float,
+    error: float,
+    rho: float,
+    n_runs: int,
+    following: int,
+    failure_prob: float,
+    bound: str,
+    tolerance: float | None,
+    left: int | None,
+) -> bool:
+    """Whether selecting now is expected to be best: no length of further screening promises to do better.
+
+    With a tolerance the cost is runs, further screening plus the selection after it. With a budget it is the tolerance
+    reached. Certificates are gauged by the cheap Chernoff bound times its usual ratio to the tight one.
+    """
+    if left is not None and following + sum(m - 1 for m in now.at_stake) + 2 > left:
+        return True
+    cost_now = _cost(_cheap_scale(now.at_stake, failure_prob, bound), noise_sd, tolerance, 0.0, left)
+    for growth in _GROWTHS:
+        more = max(n_runs * (growth - 1), float(following))
+        if more >= (left if left is not None else cost_now):
+            break
+        then = forecast(evidence, 1 + more / n_runs, noise_sd, error, rho, now, known)
+        if tolerance is not None and then.upper_loss <= tolerance:
+            cost = more
+        else:
+            cost = _cost(_cheap_scale(then.at_stake, failure_prob, bound), noise_sd, tolerance, more, left)
+        if cost < _WORTH * cost_now:
+            return False
+    return True
+
+
+def _cost(scale: float, noise_sd: float, tolerance: float | None, more: float, left: int | None) -> float:
+    if left is not None:
+        return scale * noise_sd / math.sqrt(left - more)
+    assert tolerance is not None  # a study has a tolerance or a budget
+    return more + (scale * noise_sd / tolerance) ** 2
+
+
+def _cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str) -> float:
+    if not levels:
+        return 0.0
+    if bound == "subgaussian":
+        return subgaussian_scale(levels, failure_prob)
+    if len(levels) <= _FEW:
+        return scale_needed(levels, failure_prob, bound)
+    return (0.8 + 0.03 * math.log(len(levels))) * chernoff_scale(levels, failure_prob, bound == "proven")

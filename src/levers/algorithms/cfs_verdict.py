@@ -1,0 +1,64 @@
+"""What CFS says at the end: estimated losses with intervals, and the guarantee in words."""
+
+from collections.abc import Sequence
+
+from levers.core.screening import Evidence, anytime_radius
+
+Losses = tuple[tuple[float | None, ...], ...]
+Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
+
+
+def loss_intervals(
+    evidence: Evidence,
+    leaders: Sequence[int],
+    n_levels: Sequence[int],
+    noise_sd: float,
+    failure_prob: float,
+    rho: float | None,
+) -> tuple[Losses, Intervals]:
+    """What each level loses against the chosen one: estimates, and intervals that all hold at once.
+
+    Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
+
+    >>> import numpy as np
+    >>> pairs = np.array([[[0.0, 2.0], [-2.0, 0.0]]])
+    >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
+    >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
+    >>> losses, [round(x, 2) for x in intervals[0][1]]
+    (((0.0, 2.0),), [1.71, 2.29])
+    """
+    error = failure_prob / sum(m * (m - 1) for m in n_levels)
+    radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
+    losses: list[tuple[float | None, ...]] = []
+    intervals: list[tuple[tuple[float, float] | None, ...]] = []
+    for k, (leader, m) in enumerate(zip(leaders, n_levels, strict=True)):
+        known = [j == leader or evidence.information[k, leader, j] > 0 for j in range(m)]
+        middle = [float(evidence.estimates[k, leader, j]) for j in range(m)]
+        half = [0.0 if j == leader else float(radius[k, leader, j]) for j in range(m)]
+        losses.append(tuple(middle[j] if known[j] else None for j in range(m)))
+        intervals.append(tuple((middle[j] - half[j], middle[j] + half[j]) if known[j] else None for j in range(m)))
+    return tuple(losses), tuple(intervals)
+
+
+def selection_guarantee(
+    selected: bool, bound: str, noise_known: bool, max_parents: int | None, min_effect: float | None
+) -> str:
+    """The guarantee in one sentence.
+
+    >>> selection_guarantee(True, "proven", True, None, None)
+    'proven for additive effects and Gaussian noise of known size'
+    """
+    how = {
+        "slippage": "exact for two levels a factor, for more with equal gaps as the worst case (checked numerically)",
+        "proven": "proven",
+        "subgaussian": "proven",
+    }[bound if selected or bound == "subgaussian" else "proven"]
+    noise = "sub-Gaussian noise" if bound == "subgaussian" else "Gaussian noise"
+    size = "of known size" if noise_known else "of estimated size"
+    facts = []
+    if max_parents is not None:
+        facts.append(f"at most {max_parents} parents")
+    if min_effect is not None:
+        facts.append(f"effects of at least {min_effect:g}")
+    given = f", given {' and '.join(facts)}" if facts else ""
+    return f"{how} for additive effects and {noise} {size}{given}"
