@@ -8,11 +8,13 @@
 from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
 from levers.algorithms.loop import run_to_verdict
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
+from levers.algorithms.verification import Verification, verify
 from levers.core.codec import from_json, to_json
 from levers.core.space import Assignment, Factor, Space
 from levers.errors import LeversError
 from levers.experiments.comparison import Comparison
 from levers.experiments.functions import optimize
+from levers.experiments.planning import Plan, plan
 from levers.experiments.worlds import run_on_world
 
 __all__ = [
@@ -23,13 +25,17 @@ __all__ = [
     "Comparison",
     "Factor",
     "LeversError",
+    "Plan",
     "Problem",
     "Space",
     "Verdict",
+    "Verification",
     "from_json",
     "make_algorithm",
     "optimize",
+    "plan",
     "run_on_world",
     "run_to_verdict",
     "to_json",
+    "verify",
 ]

@@ -43,13 +43,14 @@ def make_answer() -> Answer:
 @pytest.mark.parametrize("chunk", [7, 16_384])
 def test_every_algorithm_keeps_the_contract(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved and read back between all steps, with small batches and large: the same verdict, and a right one."""
-    for module in ("modl", "parents_first", "successive_elimination", "naive_search", "observational"):
+    for module in ("cfs", "modl", "parents_first", "successive_elimination", "naive_search", "observational"):
         monkeypatch.setattr(f"levers.algorithms.{module}.CHUNK", chunk)
     algorithm = make_algorithm(name, PROBLEM, **OPTIONS.get(name, {}))
     verdict = check_contract(algorithm, make_answer, seed=1)
     assert verdict.algorithm == algorithm.name == name
     assert gap(WORLD, verdict.assignment.codes) <= PROBLEM.tolerance
-    assert (verdict.tolerance, verdict.failure_prob) == (1.0, 0.1)
+    assert verdict.failure_prob == 0.1
+    assert verdict.tolerance == 1.0 or (name == "cfs" and verdict.tolerance <= 1.0)  # cfs says how close it really is
     assert verdict.guarantee
 
 
@@ -82,7 +83,7 @@ def test_observed_levels_must_fit_the_batch() -> None:
 
 
 def test_unknown_algorithms_and_options_are_named() -> None:
-    with pytest.raises(UnknownAlgorithmError, match=r"did you mean 'parents-first'.*known are modl"):
+    with pytest.raises(UnknownAlgorithmError, match=r"did you mean 'parents-first'.*known are cfs"):
         make_algorithm("parent-first", PROBLEM)
     with pytest.raises(InvalidSettingError, match="modl has no option 'speed'; its options are schedule"):
         make_algorithm("modl", PROBLEM, speed=3)

@@ -9,7 +9,18 @@ from typer.testing import CliRunner, Result
 
 from levers.cli.app import app
 
-COLUMNS = ["algorithm", "runs_mean", "runs_sem", "gap_mean", "gap_max", "failures", "n", "parents_exact", "seconds"]
+COLUMNS = [
+    "algorithm",
+    "runs_mean",
+    "runs_sem",
+    "gap_mean",
+    "gap_max",
+    "failures",
+    "n",
+    "parents_exact",
+    "over_necessary",
+    "seconds",
+]
 SMALL = [
     "compare",
     "--factors",
@@ -36,7 +47,7 @@ def test_compare_prints_the_same_numbers_in_every_format() -> None:
     as_csv = list(csv.DictReader(io.StringIO(run(*SMALL, "--format", "csv").stdout)))
     table = run(*SMALL).stdout
     assert list(as_json[0]) == list(as_csv[0]) == COLUMNS
-    assert [row["algorithm"] for row in as_json] == ["modl", "parents-first", "oracle"]
+    assert [row["algorithm"] for row in as_json] == ["cfs", "modl", "parents-first", "oracle"]
     for one, other in zip(as_json, as_csv, strict=True):
         assert float(other["runs_mean"]) == one["runs_mean"]
         assert f"{one['runs_mean']:,.1f}" in table
@@ -64,6 +75,10 @@ def test_options_reach_the_comparison() -> None:
         (["compare", "--algorithms", "modl,magic"], "there is no algorithm 'magic'"),
         (["compare", "--parents", "99"], "n_parents must be a whole number from 1 to 10"),
         (["compare", "--algorithms", "successive-elimination"], "use modl"),
+        (["plan", "--levels", "4x", "--tolerance", "1"], "levels must look like"),
+        (["plan", "--levels", "4x3"], "either a tolerance or a budget"),
+        (["plan", "--levels", "4x3,1", "--tolerance", "1"], "a lever needs at least two"),
+        (["plan", "--levels", "4x3", "--tolerance", "1", "--format", "csv"], "table or json"),
         (["demo", "--algorithm", "magic"], "there is no algorithm 'magic'"),
     ],
 )
@@ -93,4 +108,14 @@ def test_version_help_and_the_list_of_algorithms() -> None:
     assert "Examples:" in run("compare", "--help").stdout
     listed = run("algorithms").stdout
     assert "observational-regression" in listed
-    assert len(listed.splitlines()) == 6
+    assert len(listed.splitlines()) == 7
+
+
+def test_plan_prints_a_table_and_json() -> None:
+    words = ["plan", "--levels", "4x10", "--tolerance", ".5", "--failure-prob", ".1", "--noise-sd", "1"]
+    found = json.loads(run(*words, "--format", "json").stdout)
+    assert found["one_shot_runs"] == pytest.approx(1114, rel=0.03)
+    assert {"worst_case_runs", "modl_runs", "lower_bound"} <= set(found)
+    table = run(*words).stdout
+    assert f"{found['one_shot_runs']:,}" in table
+    assert f"{found['modl_runs']:,}" in table

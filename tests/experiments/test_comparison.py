@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from levers.algorithms.registry import ALGORITHMS
 from levers.errors import InvalidSettingError, TooManyActionsError, UnknownAlgorithmError
 from levers.experiments.comparison import Comparison, RunRecord, run_tasks, summarise
 
@@ -26,12 +27,12 @@ def test_another_algorithm_changes_nothing_for_the_others() -> None:
 
 
 def test_every_algorithm_can_be_compared() -> None:
-    names = ("modl", "parents-first", "oracle", "successive-elimination", "naive-search", "observational-regression")
+    names = tuple(ALGORITHMS)
     plan = Comparison(n_factors=3, n_parents=2, levels=(2, 3), n_worlds=2, n_repeats=1, algorithms=names)
     summaries = summarise(plan.algorithms, numbers(plan))
     assert [s.algorithm for s in summaries] == list(names)
     assert all(s.n == 2 and s.runs_mean > 0 for s in summaries)
-    assert {s.algorithm for s in summaries if s.parents_exact is not None} == {"modl", "parents-first"}
+    assert {s.algorithm for s in summaries if s.parents_exact is not None} == {"cfs", "modl", "parents-first"}
 
 
 def test_known_parents_help_modl_and_leave_the_oracle_alone() -> None:
@@ -43,12 +44,13 @@ def test_known_parents_help_modl_and_leave_the_oracle_alone() -> None:
 
 def test_summaries_are_computed_from_the_records() -> None:
     records = [
-        RunRecord("modl", world, repeat, runs, loss, loss > 0.5, exact, 1.0)
+        RunRecord("modl", world, repeat, runs, loss, loss > 0.5, exact, runs / 10, 1.0)
         for world, repeat, runs, loss, exact in [(0, 0, 10, 0.0, True), (0, 1, 20, 0.6, True), (1, 0, 30, 0.1, False)]
     ]
     [row] = summarise(["modl"], records)
     assert (row.runs_mean, row.gap_max, row.failures, row.n, row.seconds) == (20.0, 0.6, 1, 3, 3.0)
     assert row.gap_mean == pytest.approx(0.7 / 3)
+    assert row.over_necessary == 2.0
     assert row.parents_exact == pytest.approx(2 / 3)
     assert row.runs_sem == pytest.approx(np.std([15, 30], ddof=1) / np.sqrt(2))
 
@@ -63,6 +65,7 @@ def test_summaries_are_computed_from_the_records() -> None:
         ({"algorithms": ("modl", "modl")}, InvalidSettingError, "twice"),
         ({"algorithms": ("magic",)}, UnknownAlgorithmError, "known are"),
         ({"schedule": "x"}, InvalidSettingError, "schedule"),
+        ({"known_min_effect": True}, InvalidSettingError, "needs a min_effect"),
         ({"tolerance": 0.0}, InvalidSettingError, "tolerance"),
         ({"n_factors": 12, "algorithms": ("successive-elimination",)}, TooManyActionsError, "use modl"),
     ],

@@ -38,7 +38,7 @@ def test_a_progress_bar_goes_to_standard_error(capsys: pytest.CaptureFixture[str
     levers.optimize(Line(), SPACE, tolerance=1.0, noise_sd=0.5, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "modl runs" in err
+    assert "cfs runs" in err
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import (
     Shares,
+    cheap_scale,
     error_shares,
     first_block,
     next_block,
@@ -23,18 +24,19 @@ from levers.algorithms.cfs_plan import (
 )
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
-from levers.core.certificate import CERTIFICATES, scale_needed
+from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_choice, check_count, check_positive
 from levers.core.codec import serialisable
 from levers.core.design import ActiveLevels, Design, Origin, all_levels, certified_design, largest_design, make_design
 from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
-from levers.core.screening import Evidence, Knowledge, Standing, anytime_radius, assess, level_mask, noise_upper_bound
+from levers.core.screening import Confidence, Evidence, Knowledge, Standing, assess, level_mask, noise_upper_bound
 from levers.core.space import Codes
 from levers.errors import InvalidSettingError
 
 SCREENING, SELECTION = "screening", "selection"
 NOISES = ("gaussian", "subgaussian")
+_DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
 _RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
 
 
@@ -106,7 +108,7 @@ class Cfs(AlgorithmBase):
     def shares(self) -> Shares:
         """How the failure probability is shared out; decided before the first run."""
         one_shot = self.budget is not None and self._first_block() is None
-        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot)
+        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, self.min_effect is not None)
 
     @property
     def _bound(self) -> str:
@@ -227,23 +229,29 @@ class Cfs(AlgorithmBase):
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
 
     def _standing(self, state: CfsState) -> Standing:
-        assert state.noise_sd is not None  # known from the start, or bounded after the first block
-        assert state.rho is not None  # set by the first block
         most = max(self.space.n_levels)
         ids = np.arange(self.space.n_factors)
-        radius = anytime_radius(state.evidence.information, state.noise_sd, self._pair_error, state.rho)
         return assess(
             state.evidence.estimates,
-            radius,
+            self._confidence(state).radii(state.evidence.information),
             level_mask(state.active, most),
             np.isin(ids, state.parents),
             np.isin(ids, state.closed),
             self._known,
         )
 
-    @property
-    def _pair_error(self) -> float:
-        return pair_error(self.shares.screening, self.space.n_levels, self.max_parents is not None)
+    def _confidence(self, state: CfsState) -> Confidence:
+        assert state.noise_sd is not None  # known from the start, or bounded after the first block
+        assert state.rho is not None  # set by the first block
+        shares = self.shares
+        planned = math.inf if self.min_effect is None else (_DISMISSED_AT * state.noise_sd / self.min_effect) ** 2
+        return Confidence(
+            noise_sd=state.noise_sd,
+            pair_error=pair_error(shares.screening, self.space.n_levels, self.max_parents is not None),
+            pair_rho=state.rho,
+            dismissal_error=shares.dismissal / self.space.n_factors,
+            dismissal_rho=_RHO_SHARE * planned,
+        )
 
     def _screen(self, state: CfsState) -> CfsState:
         """Drop what the evidence rules out and write it into the ledger."""
@@ -277,21 +285,19 @@ class Cfs(AlgorithmBase):
         left = None if self.budget is None else self.budget - state.n_runs
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
-        assert state.noise_sd is not None  # see _standing
-        assert state.rho is not None  # see _standing
+        assert state.noise_sd is not None  # see _confidence
         if selection_pays(
             state.evidence,
             now,
             self._known,
-            noise_sd=state.noise_sd,
-            error=self._pair_error,
-            rho=state.rho,
+            confidence=self._confidence(state),
             n_runs=state.n_runs,
             following=following,
             failure_prob=self.shares.selection,
             bound=self._bound,
             tolerance=self.problem.tolerance,
             left=left,
+            most_screening=self._most_screening(state.noise_sd),
         ):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
@@ -300,9 +306,17 @@ class Cfs(AlgorithmBase):
             return replace(state, stage=SELECTION, target=target)
         return replace(state, target=float(following))
 
+    def _most_screening(self, noise_sd: float) -> float:
+        """Runs of a single design that would settle everything at once: screening for longer cannot be worth it."""
+        if self.problem.tolerance is None:
+            return math.inf
+        levels = certified_levels(self.space.n_levels, self.max_parents)
+        scale = cheap_scale(levels, self.shares.selection, self._bound)
+        return max((scale * noise_sd / self.tolerance) ** 2, float(self._first_block() or 0))
+
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
-        assert state.noise_sd is not None  # see _standing
+        assert state.noise_sd is not None  # see _confidence
         effects = estimate.effects
         if self.noise == "gaussian":
             # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
@@ -341,7 +355,7 @@ class Cfs(AlgorithmBase):
     def verdict(self, state: CfsState) -> Verdict:
         """The verdict of a finished study."""
         assert state.certified is not None  # set by whatever finished the study
-        assert state.noise_sd is not None  # see _standing
+        assert state.noise_sd is not None  # see _confidence
         selected = bool(state.blocks) and state.blocks[-1].stage == SELECTION
         estimates, intervals = loss_intervals(
             state.evidence, state.leaders, self.space.n_levels, state.noise_sd, self.failure_prob, state.rho

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
-from levers.core.screening import Evidence, Knowledge, Standing, forecast
+from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecast
 
 SCREENING_SHARE = 0.1
+DISMISSAL_SHARE = 0.4
 NOISE_SHARE = 0.1
 FIRST_BLOCK = 1.8  # runs of the first block per parameter
 NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
@@ -19,22 +20,24 @@ _GROWTHS = (1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0, 10
 
 
 class Shares(NamedTuple):
-    """The failure probability in parts: of the screening, of the noise bound, of the selection."""
+    """The failure probability in parts: comparing levels, dismissing factors, bounding the noise, selecting."""
 
     screening: float
+    dismissal: float
     noise: float
     selection: float
 
 
-def error_shares(failure_prob: float, estimate_noise: bool, one_shot: bool) -> Shares:
-    """A tenth each for screening and for the noise where they are needed, the rest for the selection.
+def error_shares(failure_prob: float, estimate_noise: bool, one_shot: bool, dismiss: bool = False) -> Shares:
+    """A tenth each for screening and for the noise, four for dismissals, where needed; the rest for the selection.
 
     >>> round(error_shares(0.1, estimate_noise=False, one_shot=False).selection, 6)
     0.09
     """
     screening = 0.0 if one_shot else SCREENING_SHARE * failure_prob
     noise = NOISE_SHARE * failure_prob if estimate_noise else 0.0
-    return Shares(screening, noise, failure_prob - screening - noise)
+    dismissal = DISMISSAL_SHARE * failure_prob if dismiss and not one_shot else 0.0
+    return Shares(screening, dismissal, noise, failure_prob - screening - dismissal - noise)
 
 
 def pair_error(screening_prob: float, n_levels: Sequence[int], name_parents: bool) -> float:
@@ -71,33 +74,36 @@ def selection_pays(
     now: Standing,
     known: Knowledge,
     *,
-    noise_sd: float,
-    error: float,
-    rho: float,
+    confidence: Confidence,
     n_runs: int,
     following: int,
     failure_prob: float,
     bound: str,
     tolerance: float | None,
     left: int | None,
+    most_screening: float,
 ) -> bool:
     """Whether selecting now is expected to be best: no length of further screening promises to do better.
 
     With a tolerance the cost is runs, further screening plus the selection after it. With a budget it is the tolerance
-    reached. Certificates are gauged by the cheap Chernoff bound times its usual ratio to the tight one.
+    reached. Screening never takes more than `most_screening` runs, so that a study is at most about twice as long as a
+    single design that settles everything. Certificates are gauged by the cheap Chernoff bound times its usual ratio to
+    the tight one.
     """
     if left is not None and following + sum(m - 1 for m in now.at_stake) + 2 > left:
         return True
-    cost_now = _cost(_cheap_scale(now.at_stake, failure_prob, bound), noise_sd, tolerance, 0.0, left)
+    if tolerance is not None and n_runs + following > most_screening:
+        return True
+    cost_now = _cost(cheap_scale(now.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, 0.0, left)
     for growth in _GROWTHS:
         more = max(n_runs * (growth - 1), float(following))
         if more >= (left if left is not None else cost_now):
             break
-        then = forecast(evidence, 1 + more / n_runs, noise_sd, error, rho, now, known)
+        then = forecast(evidence, 1 + more / n_runs, confidence, now, known)
         if tolerance is not None and then.upper_loss <= tolerance:
             cost = more
         else:
-            cost = _cost(_cheap_scale(then.at_stake, failure_prob, bound), noise_sd, tolerance, more, left)
+            cost = _cost(cheap_scale(then.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, more, left)
         if cost < _WORTH * cost_now:
             return False
     return True
@@ -110,7 +116,8 @@ def _cost(scale: float, noise_sd: float, tolerance: float | None, more: float, l
     return more + (scale * noise_sd / tolerance) ** 2
 
 
-def _cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str) -> float:
+def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str) -> float:
+    """The scale of a certificate, roughly: exact for a few factors, else the Chernoff bound times its usual excess."""
     if not levels:
         return 0.0
     if bound == "subgaussian":

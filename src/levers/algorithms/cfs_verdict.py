@@ -25,7 +25,7 @@ def loss_intervals(
     >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
     >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
     >>> losses, [round(x, 2) for x in intervals[0][1]]
-    (((0.0, 2.0),), [1.71, 2.29])
+    (((0.0, 2.0),), [1.72, 2.28])
     """
     error = failure_prob / sum(m * (m - 1) for m in n_levels)
     radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)

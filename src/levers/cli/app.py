@@ -9,6 +9,7 @@ import typer
 from levers.algorithms.registry import ALGORITHMS
 from levers.cli.compare import compare
 from levers.cli.demo import demo
+from levers.cli.plan import plan
 from levers.errors import LeversError
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 130 interrupted.",
 )
 app.command()(demo)
+app.command()(plan)
 app.command()(compare)
 
 

@@ -56,7 +56,7 @@ def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed
     loss = gap(world, verdict.assignment.codes)
     found, true = set(verdict.parents or ()), set(true_parents(world))
     out.print(
-        f"\n[bold]Certificate[/bold]  within {verdict.tolerance} of the best with probability at least "
+        f"\n[bold]Certificate[/bold]  within {verdict.tolerance:.2g} of the best with probability at least "
         f"{1 - verdict.failure_prob:.0%}: {verdict.guarantee}."
     )
     out.print(f"[bold]Levers that matter[/bold]  {', '.join(verdict.parents or ())}")

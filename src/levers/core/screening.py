@@ -80,6 +80,28 @@ class Knowledge:
     min_effect: float | None = None
 
 
+@dataclass(frozen=True)
+class Confidence:
+    """What the radii are made of: a bound on the noise, and for each kind of claim its error and its mixture's rho.
+
+    `pair_*` is for a level being ahead of another, `dismissal_*` for the one pair of a parent's levels that differ by
+    `min_effect`: one claim a factor, not one a pair, so its radius is smaller.
+    """
+
+    noise_sd: float
+    pair_error: float
+    pair_rho: float
+    dismissal_error: float
+    dismissal_rho: float
+
+    def radii(self, information: Pairs) -> tuple[Pairs, Pairs]:
+        """The radius of comparisons, and the radius of dismissals."""
+        compare = anytime_radius(information, self.noise_sd, self.pair_error, self.pair_rho)
+        if self.dismissal_error == 0:
+            return compare, compare
+        return compare, anytime_radius(information, self.noise_sd, self.dismissal_error, self.dismissal_rho)
+
+
 @dataclass(frozen=True, eq=False)
 class Standing:
     """What the evidence says: surviving levels, parents found, open factors, and how much is at stake.
@@ -96,25 +118,29 @@ class Standing:
     at_stake: tuple[int, ...]
 
 
-def assess(estimates: Pairs, radius: Pairs, active: Mask, parents: Mask, closed: Mask, known: Knowledge) -> Standing:
+def assess(
+    estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
+) -> Standing:
     """Apply every rule once.
 
     A level is dropped when another is ahead of it by more than the radius, and its factor is then a parent. With
     max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under
     min_effect is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
     """
-    both = active[:, :, None] & active[:, None, :]
+    radius, dismissal = radii
+    apart = ~np.eye(active.shape[1], dtype=bool)
+    both = active[:, :, None] & active[:, None, :] & apart
     beaten = (both & (estimates > radius)).any(axis=1)
     survivors = active & ~beaten
     found = parents | (beaten & active).any(axis=1)
-    both = survivors[:, :, None] & survivors[:, None, :]
+    both = survivors[:, :, None] & survivors[:, None, :] & apart
     counts = survivors.sum(axis=1)
     is_open = (counts > 1) & ~closed
     spare = None if known.max_parents is None else max(known.max_parents - int(found.sum()), 0)
     if spare == 0:
         is_open &= found
     if known.min_effect is not None:
-        widest = np.where(both, estimates + radius, -np.inf).max(axis=(1, 2))
+        widest = np.where(both, estimates + dismissal, -np.inf).max(axis=(1, 2))
         is_open &= found | (widest >= known.min_effect)
     standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=2), -np.inf)
     leaders = standing.argmax(axis=1)
@@ -131,9 +157,7 @@ def assess(estimates: Pairs, radius: Pairs, active: Mask, parents: Mask, closed:
     return Standing(survivors, found, is_open, leaders, upper, tuple(sorted(levels)))
 
 
-def forecast(
-    evidence: Evidence, growth: float, noise_sd: float, error: float, rho: float, now: Standing, known: Knowledge
-) -> Standing:
+def forecast(evidence: Evidence, growth: float, confidence: Confidence, now: Standing, known: Knowledge) -> Standing:
     """What the standing will be when the information has grown by a factor, if the estimates are about right.
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
@@ -141,9 +165,8 @@ def forecast(
     """
     information = np.maximum(evidence.information, 1e-12)
     estimates = evidence.estimates
-    shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - noise_sd**2 / information, 0.0))
-    radius = anytime_radius(information * growth, noise_sd, error, rho)
-    return assess(shrunk, radius, now.active, now.parents, ~now.open, known)
+    shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
+    return assess(shrunk, confidence.radii(information * growth), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

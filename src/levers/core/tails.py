@@ -9,12 +9,13 @@ from scipy.special import ndtr
 
 STEP = 0.005
 LAST = 9.0
+_ROUNDING = 1e-12
 _TABLE = np.arange(0.0, LAST + STEP / 2, STEP)
 
 
 @lru_cache(maxsize=256)
 def _tail_table(n_rivals: int) -> NDArray[np.float64]:
-    """h_q on the grid 0, STEP, ..., LAST. The trapezoid rule is exact to rounding for this integrand."""
+    """h_q on the grid 0, STEP, ..., LAST. The trapezoid rule is exact up to rounding, which is added."""
     width = 0.02
     z = np.arange(-9.5, 9.5 + width / 2, width)
     weight = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * width
@@ -22,7 +23,7 @@ def _tail_table(n_rivals: int) -> NDArray[np.float64]:
     for begin in range(0, len(_TABLE), 200):
         part = _TABLE[begin : begin + 200]
         values[begin : begin + 200] = 1.0 - (ndtr(z + part[:, None]) ** n_rivals) @ weight
-    table = np.clip(values, 0.0, 1.0)
+    table = np.clip(values + _ROUNDING, 0.0, 1.0)
     table.flags.writeable = False
     return table
 

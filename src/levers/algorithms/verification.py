@@ -1,0 +1,74 @@
+"""Recompute a verdict from the raw outcomes."""
+
+import math
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import Verdict
+from levers.algorithms.cfs import Cfs
+from levers.core.checks import check_outcomes
+from levers.core.elimination import Elimination
+from levers.errors import InvalidSettingError
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a verdict follows from its outcomes, the verdict that does, and the fields in which they differ."""
+
+    ok: bool
+    recomputed: Verdict
+    differences: tuple[str, ...]
+
+
+def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
+    """Make every design again from its seed, feed it the raw outcomes in order, and compare what comes out.
+
+    Only verdicts of `cfs` carry what this needs.
+
+    >>> import numpy as np
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.algorithms.loop import run_to_verdict
+    >>> from levers.core.space import Space
+    >>> noise, kept = np.random.default_rng(0), []
+    >>> def outcomes_of(batch):
+    ...     kept.extend(batch.codes[:, 0] + noise.normal(size=batch.n_runs))
+    ...     return batch, kept[-batch.n_runs:]
+    >>> cfs = Cfs(Problem(Space.sized([2, 3]), 0.5, 0.1, 1.0))
+    >>> verdict = run_to_verdict(cfs, outcomes_of, np.random.default_rng(1))
+    >>> verify(verdict, kept).ok, verify(verdict, np.array(kept) + np.arange(len(kept))).ok
+    (True, False)
+    """
+    if verdict.problem is None or verdict.algorithm != "cfs":
+        raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
+    y = check_outcomes(outcomes, verdict.n_runs)
+    cfs = Cfs(verdict.problem, **dict(verdict.options))  # type: ignore[arg-type]
+    state, done = cfs.start(), 0
+    for block in verdict.blocks:
+        remaining = block.n_runs
+        while remaining > 0 and not state.finished:
+            batch = cfs.batch(state, block.seed)
+            if batch.n_runs > remaining:
+                return Verification(False, verdict, ("blocks",))
+            state = cfs.tell(state, batch, y[done : done + batch.n_runs])
+            done, remaining = done + batch.n_runs, remaining - batch.n_runs
+    if not state.finished:
+        found = cfs.interim(state)
+        return Verification(False, found or verdict, ("blocks",))
+    recomputed = cfs.verdict(state)
+    differences = tuple(
+        f.name for f in fields(Verdict) if not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
+    )
+    return Verification(not differences, recomputed, differences)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal up to rounding: sums depend in their last digits on the pieces in which the outcomes came."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, Elimination) and isinstance(other, Elimination):
+        return _same(astuple(one), astuple(other))
+    return bool(one == other)

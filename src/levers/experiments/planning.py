@@ -1,0 +1,157 @@
+"""How many runs a study will take, before the first one is made."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from levers.algorithms.base import Problem
+from levers.algorithms.cfs_plan import error_shares, first_block
+from levers.algorithms.modl import Modl
+from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
+from levers.core.checks import check_count, check_positive
+from levers.core.design import certified_design
+from levers.core.lower_bounds import necessary_runs, worst_case_bound
+from levers.core.screening import anytime_radius
+from levers.core.space import Level, Space
+from levers.errors import InvalidSettingError
+
+_FEW = 3
+_TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
+_MOST_PARAMETERS = 300
+_MOST_LEVELS_FOR_LIMIT = 60  # factors up to which the exact fixed-size limit is computed
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """A tolerance and the runs of a single design that certifies it."""
+
+    tolerance: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs that a study needs, by several counts. All are for the same tolerance and failure probability.
+
+    `one_shot_runs`: a single ideal design that certifies everything. `worst_case_runs`: the most that the adaptive
+    solver can take. `runs_if_nothing_matters`, `runs_if_few_matter`: about what easy cases take. `modl_runs`: the
+    paper's method when nothing can be eliminated. `one_at_a_time_runs`: the same precision, one factor moved at a time.
+    `lower_bound`: what any method needs on its worst effects. `necessary_runs`: what the balanced rule needs at least
+    (None where there are too many factors to compute it).
+    """
+
+    tolerance: float
+    failure_prob: float
+    noise_sd: float
+    n_factors: int
+    full_factorial: int
+    one_shot_runs: int
+    worst_case_runs: int
+    runs_if_nothing_matters: int
+    runs_if_few_matter: int
+    modl_runs: int
+    one_at_a_time_runs: int
+    lower_bound: int
+    necessary_runs: int | None
+    over_lower_bound: float
+    over_necessary: float | None
+    trade_off: tuple[TradeOff, ...]
+
+
+def plan(
+    space: Space | Mapping[str, Sequence[Level]] | Sequence[int],
+    *,
+    tolerance: float | None = None,
+    failure_prob: float = 0.1,
+    noise_sd: float = 1.0,
+    max_parents: int | None = None,
+    min_effect: float | None = None,
+    budget: int | None = None,
+    certificate: str = CERTIFICATES[0],
+) -> Plan:
+    """Plan a study: how many runs for a tolerance, or with `budget` the smallest tolerance for a number of runs.
+
+    The space may also be given as a list of level counts.
+
+    >>> abs(plan([4] * 10, tolerance=0.5).one_shot_runs / 1114 - 1) < 0.03
+    True
+    """
+    whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
+    n_levels = whole.n_levels
+    if (tolerance is None) == (budget is None):
+        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
+    if max_parents is not None:
+        check_count("max_parents", max_parents, 1, whole.n_factors)
+    if min_effect is not None:
+        check_positive("min_effect", min_effect)
+    levels = certified_levels(n_levels, max_parents)
+    scale = scale_needed(levels, failure_prob, certificate)
+    if tolerance is None:
+        assert budget is not None  # one of the two is given
+        check_count("budget", budget, sum(m - 1 for m in n_levels) + 2)
+        tolerance = scale * check_positive("noise_sd", noise_sd) / math.sqrt(budget)
+    problem = Problem(whole, tolerance, failure_prob, noise_sd)
+    unit = (noise_sd / tolerance) ** 2
+    one_shot = max(math.ceil(scale**2 * unit), sum(m - 1 for m in n_levels) + 1)  # one run per parameter at least
+    shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=min_effect is not None)
+    selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
+    first = first_block(n_levels, estimate_noise=False)
+    limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
+    necessary = (
+        necessary_runs(levels, tolerance, failure_prob, noise_sd) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
+    )
+    quick = first + _with_design(n_levels, selection)
+    found = min(_FEW, len(levels))
+    fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
+    few = 2 * first + math.ceil(scale_needed(fewer, shares.selection, certificate) ** 2 * unit)
+    if min_effect is not None:
+        settled = _runs_to_dismiss(n_levels, min_effect, noise_sd, shares.dismissal / whole.n_factors)
+        quick, few = min(quick, max(first, settled)), min(few, max(2 * first, settled))
+    return Plan(
+        tolerance=tolerance,
+        failure_prob=failure_prob,
+        noise_sd=noise_sd,
+        n_factors=whole.n_factors,
+        full_factorial=whole.n_assignments,
+        one_shot_runs=one_shot,
+        worst_case_runs=max(first, selection) + _with_design(n_levels, selection),
+        runs_if_nothing_matters=quick,
+        runs_if_few_matter=min(few, quick),
+        modl_runs=Modl(problem, max_parents=max_parents).most_runs,
+        one_at_a_time_runs=_one_at_a_time(n_levels, one_shot),
+        lower_bound=math.ceil(limit),
+        necessary_runs=necessary,
+        over_lower_bound=one_shot / limit,
+        over_necessary=None if necessary is None else one_shot / necessary,
+        trade_off=tuple(
+            TradeOff(tolerance * factor, math.ceil(scale**2 * unit / factor**2)) for factor in (0.5, 0.7, 1.0, 1.4, 2.0)
+        ),
+    )
+
+
+def _one_at_a_time(n_levels: Sequence[int], one_shot: int) -> int:
+    """Each level as often as in the balanced design, with the other factors fixed, sharing one baseline."""
+    return sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
+
+
+def _with_design(n_levels: Sequence[int], runs_if_ideal: int) -> int:
+    """Real runs that are worth so many ideal ones: the design is made where that is quick."""
+    if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS:
+        return math.ceil(_TYPICAL_INFLATION * runs_if_ideal)
+    return certified_design(tuple(n_levels), float(runs_if_ideal), 0).n_runs
+
+
+def _runs_to_dismiss(n_levels: Sequence[int], min_effect: float, noise_sd: float, error: float) -> int:
+    """Runs after which a factor without effect is shown to have none of `min_effect`: radius and noise together."""
+    most = max(n_levels)
+    first = first_block(n_levels, estimate_noise=False)
+    n = first
+    while n < 10**12:
+        information = n / (2 * most)
+        radius = float(anytime_radius(np.array([information]), noise_sd, error, 0.1 * information)[0])
+        if radius + 2.5 * noise_sd / math.sqrt(information) <= min_effect:
+            break
+        n = math.ceil(1.1 * n)
+    return n

@@ -1,0 +1,154 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from levers.core.certificate import (
+    certified_levels,
+    chernoff_scale,
+    dp_bound,
+    runs_needed,
+    scale_needed,
+    subgaussian_scale,
+    tolerance_reached,
+)
+from levers.core.lower_bounds import (
+    binary_divergence,
+    instance_bound,
+    necessary_runs,
+    slippage_failures,
+    worst_case_bound,
+    worst_gap,
+)
+from levers.core.tails import slippage_tail
+from levers.errors import InvalidSettingError
+
+
+def test_the_tail_of_one_rival_is_a_normal_tail_and_never_too_small() -> None:
+    gaps = np.linspace(0, 8, 777)
+    exact = norm.sf(gaps / math.sqrt(2))
+    found = slippage_tail(1, gaps)
+    assert (found >= exact).all()
+    assert (found <= norm.sf((gaps - 0.006) / math.sqrt(2)) + 1e-11).all()
+
+
+def test_the_tail_of_several_rivals_agrees_with_simulation(rng: np.random.Generator) -> None:
+    drawn = rng.normal(size=(200_000, 5)).max(axis=1) - rng.normal(size=200_000)
+    for gap in (0.0, 0.5, 1.2, 2.5):
+        share = float((drawn >= gap).mean())
+        assert float(slippage_tail(5, np.array([gap]))[0]) == pytest.approx(share, abs=5 * math.sqrt(0.25 / 200_000))
+
+
+@pytest.mark.parametrize(("n_levels", "expected", "chernoff"), [(2, 223, 330), (4, 1114, 1476)])
+def test_runs_of_ten_factors_are_the_known_ones(n_levels: int, expected: int, chernoff: int) -> None:
+    levels = (n_levels,) * 10
+    assert runs_needed(levels, 0.5, 0.1, 1.0) == pytest.approx(expected, rel=0.03)
+    assert (chernoff_scale(levels, 0.1) / 0.5) ** 2 == pytest.approx(chernoff, rel=0.03)
+
+
+def test_finer_grids_only_lower_the_bound() -> None:
+    """Rounding goes to the safe side, so a coarse grid reports more failures, never fewer."""
+    bounds = [dp_bound([3, 4, 2], 9.0, cells) for cells in (50, 100, 200, 400, 800)]
+    assert bounds == sorted(bounds, reverse=True)
+    proven = [dp_bound([3, 4, 2], 9.0, cells, proven=True) for cells in (50, 100, 200)]
+    assert proven == sorted(proven, reverse=True)
+    assert proven[1] > bounds[1]
+
+
+def test_no_bound_is_below_the_exact_failure_probability() -> None:
+    """On equal gaps the failure probability is known exactly; the bound is never below it, and close."""
+    for k in (1, 2, 5, 12):
+        for m in (2, 3, 6):
+            for factor in (0.6, 1.0, 1.3):
+                scale = factor * scale_needed((m,) * k, 0.1)
+                exact = float(slippage_failures([m] * k, scale).max())
+                assert dp_bound([m] * k, scale) >= exact * (1 - 1e-12)
+                if factor == 1.0:
+                    assert exact > 0.06
+
+
+def test_no_bound_is_below_simulated_failures_for_unequal_gaps(rng: np.random.Generator) -> None:
+    """Gaps of random sizes: no configuration fails more often than the certificate allows."""
+    levels = (3, 4, 5)
+    scale = scale_needed(levels, 0.1)
+    for _ in range(30):
+        gaps = [np.concatenate([[0.0], rng.exponential(size=m - 1) * rng.choice([0.2, 0.4, 0.8])]) for m in levels]
+        lost = np.zeros(20_000)
+        for m, behind in zip(levels, gaps, strict=True):
+            means = -behind + rng.normal(size=(20_000, m)) * math.sqrt(m) / scale
+            lost += behind[means.argmax(axis=1)]
+        assert float((lost > 1.0).mean()) <= 0.1 + 3 * math.sqrt(0.09 / 20_000)
+
+
+def test_certificates_are_ordered() -> None:
+    levels = (3, 3, 4, 5)
+    slippage, proven = (scale_needed(levels, 0.1, c) for c in ("slippage", "proven"))
+    assert slippage < proven < chernoff_scale(levels, 0.1, proven=True) * 1.0001
+    assert slippage < chernoff_scale(levels, 0.1)
+    assert proven < subgaussian_scale(levels, 0.1)
+    assert scale_needed((2, 2, 2), 0.1, "proven") == scale_needed((2, 2, 2), 0.1)
+    assert scale_needed(levels, 0.01) > slippage
+    assert scale_needed((*levels, 2), 0.1) > slippage
+    assert scale_needed((), 0.1) == 0.0
+
+
+def test_an_accepted_scale_was_checked() -> None:
+    for levels in ((2,), (6, 6), (3, 4, 5, 6) * 3):
+        scale = scale_needed(levels, 0.05)
+        assert dp_bound(levels, scale) <= 0.05
+        assert dp_bound(levels, 0.97 * scale) > 0.05
+
+
+def test_runs_and_tolerance_are_inverse_and_scale_as_they_should() -> None:
+    levels = (3, 4, 4)
+    n = runs_needed(levels, 0.5, 0.1, 1.0)
+    assert tolerance_reached(levels, n, 0.1, 1.0) == pytest.approx(0.5, rel=0.01)
+    assert runs_needed(levels, 0.25, 0.1, 1.0) == pytest.approx(4 * n, rel=0.01)
+    assert runs_needed(levels, 1.0, 0.1, 2.0) == n
+    assert certified_levels([5, 2, 4], None) == (2, 4, 5)
+    assert certified_levels([5, 2, 4], 9) == (2, 4, 5)
+
+
+def test_very_many_factors_fall_back_to_the_cheap_bound() -> None:
+    assert scale_needed((5,) * 1000, 0.1) == chernoff_scale((5,) * 1000, 0.1)
+
+
+def test_the_subgaussian_scale_is_its_formula() -> None:
+    """n = 4 sigma^2 sum M (sum log M + log 1/delta) / eps^2."""
+    assert runs_needed((3, 4), 0.5, 0.1, 2.0, "subgaussian") == math.ceil(
+        4 * 4 * 7 * (math.log(12) + math.log(10)) / 0.25
+    )
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(InvalidSettingError, match="slippage, proven, subgaussian"):
+        scale_needed((2,), 0.1, "magic")
+    with pytest.raises(InvalidSettingError, match="levels"):
+        scale_needed((1,), 0.1)
+    with pytest.raises(InvalidSettingError, match="failure_prob"):
+        scale_needed((2,), 1.0)
+
+
+def test_limits_stay_below_what_is_used() -> None:
+    for levels in ((2,) * 10, (4,) * 10, (3, 5, 2)):
+        used = runs_needed(levels, 0.5, 0.1, 1.0)
+        assert worst_case_bound(levels, 0.5, 0.1, 1.0) < necessary_runs(levels, 0.5, 0.1, 1.0) <= used
+        assert used < 1.2 * necessary_runs(levels, 0.5, 0.1, 1.0)
+
+
+def test_the_instance_limit_of_two_levels_has_a_closed_form() -> None:
+    """min_w 2 (1/w + 1/(1-w)) / (gap + eps)^2 = 8 / (gap + eps)^2."""
+    found = instance_bound([[0.0, 2.0], [0.0, 0.1]], 0.5, 0.1, 1.0)
+    assert found == pytest.approx(binary_divergence(0.1, 0.9) * 8 / 2.5**2, rel=1e-4)
+    assert instance_bound([[0.0, 0.1]], 0.5, 0.1, 1.0) == 0.0
+    assert instance_bound([[2.0, 0.0, 0.0]], 0.5, 0.1, 1.0) > found
+
+
+def test_poisson_binomial_tails_and_the_worst_gap() -> None:
+    single = float(slippage_tail(1, np.array([3.0 / math.sqrt(2)]))[0])
+    found = slippage_failures([2, 2], 3.0)
+    assert found[0] == pytest.approx(1 - (1 - single) ** 2)
+    half = float(slippage_tail(1, np.array([1.5 / math.sqrt(2)]))[0])
+    assert found[1] == pytest.approx(half**2)
+    assert worst_gap([2, 2], 3.0) == 1.0 / (1 + int(found.argmax()))

@@ -1,0 +1,198 @@
+import math
+
+import numpy as np
+import pytest
+
+from levers.core.arrays import collapsed_copies, is_orthogonal, rao_hamming, smallest_array
+from levers.core.blocks import estimate_block, independent_effects
+from levers.core.design import (
+    Design,
+    Origin,
+    balanced_rows,
+    certified_design,
+    contrast_basis,
+    largest_design,
+    make_design,
+)
+from levers.core.fields import ORDERS, finite_field
+from levers.core.fit import Fit
+from levers.core.moments import LevelSums, Moments, pair_counts
+from levers.core.near_orthogonal import swap_improved
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_field_is_a_field(order: int) -> None:
+    add, times = finite_field(order).add, finite_field(order).times
+    assert (add == add.T).all()
+    assert (times == times.T).all()
+    assert (add[0] == np.arange(order)).all()
+    assert (times[1] == np.arange(order)).all()
+    assert all(sorted(row) == list(range(order)) for row in add)
+    assert all(sorted(row) == list(range(order)) for row in times[1:])
+    a, b, c = np.random.default_rng(0).integers(0, order, size=(3, 300))
+    assert (times[a, add[b, c]] == add[times[a, b], times[a, c]]).all()
+    assert (times[a, times[b, c]] == times[times[a, b], c]).all()
+
+
+def test_orders_without_a_field_are_refused() -> None:
+    with pytest.raises(ValueError, match="no finite field of order 6"):
+        finite_field(6)
+
+
+@pytest.mark.parametrize(("order", "exponent"), [(2, 4), (3, 3), (4, 2), (5, 2), (7, 3), (8, 2), (9, 2), (16, 2)])
+def test_arrays_have_strength_two_in_all_columns(order: int, exponent: int) -> None:
+    n_columns = (order**exponent - 1) // (order - 1)
+    rows = rao_hamming(order, exponent, n_columns)
+    counts = pair_counts(rows, [order] * n_columns)
+    assert is_orthogonal(counts, [order] * n_columns, len(rows))
+    assert set(counts.diagonal()) == {order ** (exponent - 1)}
+    with pytest.raises(ValueError, match="columns, not"):
+        rao_hamming(order, exponent, n_columns + 1)
+
+
+def test_a_broken_array_is_noticed() -> None:
+    rows = rao_hamming(3, 2, 4).copy()
+    rows[0, 0], rows[1, 0] = rows[1, 0], rows[0, 0]
+    rows[0, 0] = (rows[0, 0] + 1) % 3
+    assert not is_orthogonal(pair_counts(rows, [3] * 4), [3] * 4, 9)
+
+
+def test_collapsing_keeps_orthogonality_and_rotation_evens_levels_out() -> None:
+    sizes = [2, 3, 4, 5, 6]
+    array = rao_hamming(7, 2, 5)
+    one = collapsed_copies(array, 7, sizes, 1, np.random.default_rng(0))
+    assert is_orthogonal(pair_counts(one, sizes), sizes, len(one))
+    many = collapsed_copies(array, 7, sizes, 60, np.random.default_rng(0))
+    assert all(len(set(np.bincount(many[:, k]).tolist())) == 1 for k in range(5))
+    assert Design(many, tuple(sizes), "").inflation < 1.02 < Design(one, tuple(sizes), "").inflation
+
+
+def test_the_smallest_array_is_known() -> None:
+    assert smallest_array(33, 2) is None
+    found = smallest_array(2, 7)
+    assert found is not None
+    assert found.n_runs == 8
+
+
+def test_swaps_make_columns_more_orthogonal_and_keep_level_counts() -> None:
+    sizes = (3, 4, 5, 6, 2, 3, 4, 5, 6, 2)
+    start = balanced_rows(tuple(tuple(range(m)) for m in sizes), 60, np.random.default_rng(0))
+    better = swap_improved(start, sizes)
+    before, after = Design(start, sizes, ""), Design(better, sizes, "")
+    assert after.mean_inflation < 1.12 < 1.6 < before.mean_inflation
+    assert after.inflation < before.inflation / 2
+    assert all((np.bincount(start[:, k]) == np.bincount(better[:, k])).all() for k in range(10))
+
+
+def test_inflation_is_the_largest_loss_of_precision_of_any_contrast() -> None:
+    """No combination of contrasts has more variance, over its variance in an ideal design, than `inflation`."""
+    sizes = (3, 2, 4)
+    design = make_design(sizes, 20, seed=3)
+    x = np.hstack([np.eye(m)[design.rows[:, k]] for k, m in enumerate(sizes)])
+    inverse = np.linalg.pinv(x.T @ x)
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(2000):
+        parts = [rng.normal(size=m) for m in sizes]
+        parts = [p - p.mean() for p in parts]
+        direction = np.concatenate(parts)
+        ideal = sum(float(p @ p) * m / 20 for p, m in zip(parts, sizes, strict=True))
+        ratios.append(float(direction @ inverse @ direction) / ideal)
+    assert max(ratios) <= design.inflation * (1 + 1e-9)
+    assert max(ratios) > 0.8 * design.inflation
+    assert np.mean(ratios) == pytest.approx(design.mean_inflation, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n", "kind"),
+    [
+        ((3, 2), 12, "full factorial"),
+        ((5,), 7, "full factorial"),
+        ((3,) * 4, 27, "orthogonal array"),
+        ((2,) * 20, 32, "orthogonal array"),
+        ((3, 4, 5, 6) * 2, 50, "nearly orthogonal"),
+        ((3, 4, 5, 6) * 2, 900, "orthogonal array"),
+        ((40, 2, 3), 700, "full factorial"),
+        ((40, 2, 3, 5, 7), 700, "random balanced"),
+    ],
+)
+def test_the_right_kind_of_design_is_chosen(sizes: tuple[int, ...], n: int, kind: str) -> None:
+    design = make_design(sizes, n, seed=1)
+    assert design.kind == kind
+    assert n <= design.n_runs <= 1.35 * n + 3
+    assert math.isfinite(design.inflation)
+    assert all(set(design.rows[:, k]) == set(range(m)) for k, m in enumerate(sizes))
+    assert (make_design(sizes, n, seed=1).rows == design.rows).all()
+
+
+def test_perfect_designs_report_no_imbalance() -> None:
+    assert make_design((2,) * 7, 8, seed=0).imbalance == 0.0
+    assert make_design((2,) * 7, 8, seed=0).inflation == pytest.approx(1.0)
+    skewed = Design(np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]], dtype=np.int16), (2, 2), "")
+    assert skewed.imbalance > 0.5
+    assert not skewed.orthogonal
+    stuck = Design(np.array([[0, 0], [1, 1]] * 4, dtype=np.int16), (2, 2), "")
+    assert math.isinf(stuck.inflation)
+    assert math.isinf(stuck.mean_inflation)
+
+
+def test_certified_and_largest_designs_keep_their_word() -> None:
+    for sizes in ((3, 4, 2), (6,), (3, 4, 5, 6, 3, 4)):
+        for worth in (20.0, 77.0, 500.0):
+            design = certified_design(sizes, worth, seed=2)
+            assert design.n_runs >= worth * design.inflation
+            assert design.n_runs < 1.4 * worth + 3 * sum(sizes)
+        for most in (31, 100, 411):
+            assert 0.95 * most - max(sizes) <= largest_design(sizes, most, seed=2).n_runs <= most
+
+
+def test_designs_of_some_factors_start_from_the_studys_first() -> None:
+    sizes = (4, 5, 6) * 8
+    first = make_design(sizes, 160, 1, Origin(sizes, tuple(range(24)), 160))
+    some = make_design((2, 3, 6) * 7, 150, 2, Origin(sizes, tuple(range(21)), 160))
+    assert first.mean_inflation < 1.4
+    assert some.mean_inflation < 1.2
+    assert max(np.ptp(np.bincount(some.rows[:, k])) for k in range(21)) <= 1
+
+
+def test_block_estimates_agree_with_least_squares() -> None:
+    rng = np.random.default_rng(4)
+    for sizes, n in (((3, 3, 3), 9), ((3, 4, 2), 21), ((2, 3), 6)):
+        design = make_design(sizes, n, seed=5)
+        y = rng.normal(size=design.n_runs) + design.rows @ np.arange(1.0, len(sizes) + 1)
+        estimate = estimate_block(design, LevelSums.empty(sizes).add(design.rows, y))
+        fit = Fit(Moments.empty(sizes).add(design.rows, y))
+        for k, m in enumerate(sizes):
+            for i in range(m):
+                assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(fit.contrast(k, i, 0))
+            np.testing.assert_allclose(estimate.variances[k], fit.variances(k), atol=1e-12)
+        assert estimate.residual_square == pytest.approx(fit.residual_square, abs=1e-9)
+        assert estimate.residual_dof == fit.residual_dof
+
+
+def test_added_noise_makes_factors_independent_and_levels_alike() -> None:
+    """After it, contrast errors have covariance inflation * m / n inside a factor and none across factors."""
+    sizes = (3, 2, 4)
+    rng = np.random.default_rng(1)
+    rows = np.stack([rng.integers(0, m, 30) for m in sizes], axis=1).astype(np.int16)
+    rows[:, 1] = np.where(rng.random(30) < 0.6, rows[:, 0] % 2, rows[:, 1])
+    design = Design(rows, sizes, "skewed")
+    assert design.inflation > 1.5
+    draws = []
+    for _ in range(6000):
+        sums = LevelSums.empty(sizes).add(rows, rng.normal(size=30))
+        effects = independent_effects(design, estimate_block(design, sums).effects, 1.0, rng)
+        draws.append(np.concatenate([contrast_basis(m).T @ e for m, e in zip(sizes, effects, strict=True)]))
+    found = np.cov(np.array(draws).T)
+    ideal = np.diag(np.concatenate([[m / 30 * design.inflation] * (m - 1) for m in sizes]))
+    assert np.abs(found - ideal).max() < 0.07 * ideal.max()
+
+
+def test_level_sums_do_not_depend_on_the_pieces(rng: np.random.Generator) -> None:
+    rows = rng.integers(0, 3, size=(50, 2))
+    y = 1e6 + rng.normal(size=50)
+    whole = LevelSums.empty((3, 3)).add(rows, y)
+    pieces = LevelSums.empty((3, 3)).add(rows[:13], y[:13]).add(rows[13:13], y[13:13]).add(rows[13:], y[13:])
+    np.testing.assert_allclose(pieces.sums, whole.sums, atol=1e-6)
+    np.testing.assert_allclose([pieces.mean, pieces.square], [whole.mean, whole.square])
+    assert (pieces.counts == whole.counts).all()

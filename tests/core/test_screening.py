@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from levers.core.screening import (
+    Confidence,
+    Evidence,
+    Knowledge,
+    anytime_radius,
+    assess,
+    forecast,
+    level_mask,
+    noise_upper_bound,
+)
+
+
+def test_the_anytime_radius_holds_at_all_times_at_once() -> None:
+    """A walk is looked at after each of 400 steps: it leaves the radius at any time in at most a of the cases."""
+    error, n = 0.1, 2000
+    rng = np.random.default_rng(0)
+    information = np.cumsum(np.full(400, 0.5))
+    walks = np.cumsum(rng.normal(size=(n, 400)) * math.sqrt(0.5), axis=1) / information
+    ever = (walks > anytime_radius(information, 1.0, error, rho=5.0)).any(axis=1).sum()
+    assert ever <= binom.ppf(0.999, n, error)
+    fixed = math.sqrt(2 * math.log(1 / error)) / np.sqrt(information)
+    assert (walks > fixed).any(axis=1).sum() > binom.ppf(0.999, n, error)  # a fixed-time radius does not
+
+
+def test_the_noise_bound_holds_as_often_as_promised() -> None:
+    rng = np.random.default_rng(1)
+    squares = rng.chisquare(20, size=4000) * 1.5**2
+    below = sum(noise_upper_bound(s, 20, 0.05) < 1.5 for s in squares)
+    assert binom.ppf(0.001, 4000, 0.05) <= below <= binom.ppf(0.999, 4000, 0.05)
+
+
+def test_evidence_pools_blocks_by_precision() -> None:
+    difference = np.zeros((1, 2, 2))
+    difference[0, 0, 1], difference[0, 1, 0] = 1.0, -1.0
+    pooled = Evidence.none(1, 2).add(difference, np.full((1, 2, 2), 1.0)).add(3 * difference, np.full((1, 2, 2), 0.5))
+    assert pooled.estimates[0, 0, 1] == pytest.approx((1 + 2 * 3) / 3)
+    assert pooled.information[0, 0, 1] == 3.0
+    unknown = pooled.add(difference, np.full((1, 2, 2), np.inf))
+    assert (unknown.information == pooled.information).all()
+
+
+def pairs(*effects: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Estimates of all differences, and the mask of levels, for factors with these effects."""
+    most = max(len(row) for row in effects)
+    estimates = np.zeros((len(effects), most, most))
+    for k, row in enumerate(effects):
+        values = np.array(row)
+        estimates[k, : len(row), : len(row)] = values[:, None] - values[None, :]
+    return estimates, level_mask([tuple(range(len(row))) for row in effects], most)
+
+
+def test_a_level_is_not_its_own_rival() -> None:
+    """Nothing is known about a level against itself; that must not keep a factor open."""
+    estimates, active = pairs((0.1, 0.0), (0.0, 0.2))
+    radius = np.full_like(estimates, 0.3)
+    radius[:, [0, 1], [0, 1]] = np.inf
+    radii = radius, radius
+    nothing = np.zeros(2, dtype=bool)
+    assert not assess(estimates, radii, active, nothing, nothing, Knowledge(min_effect=0.6)).open.any()
+
+
+def stand(estimates: np.ndarray, active: np.ndarray, radius: float, known: Knowledge):  # type: ignore[type-arg, no-untyped-def]
+    nothing = np.zeros(len(estimates), dtype=bool)
+    radii = np.full_like(estimates, radius), np.full_like(estimates, radius)
+    return assess(estimates, radii, active, nothing, nothing, known)
+
+
+def test_levels_behind_by_more_than_the_radius_go_and_name_a_parent() -> None:
+    estimates, active = pairs((0.0, 2.0, 1.8), (0.1, 0.0))
+    found = stand(estimates, active, 0.5, Knowledge())
+    assert found.active.tolist() == [[False, True, True], [True, True, False]]
+    assert found.parents.tolist() == [True, False]
+    assert found.leaders.tolist() == [1, 0]
+    assert found.at_stake == (2, 2)
+    assert found.upper_loss == pytest.approx((0.5 - 0.2) + (0.5 - 0.1))
+
+
+def test_max_parents_closes_the_others_once_all_are_found() -> None:
+    estimates, active = pairs((0.0, 2.0, 1.8), (0.1, 0.0), (0.0, 0.0, 0.0))
+    one = stand(estimates, active, 0.5, Knowledge(max_parents=1))
+    assert one.open.tolist() == [True, False, False]
+    assert one.at_stake == (2,)
+    two = stand(estimates, active, 0.5, Knowledge(max_parents=2))
+    assert two.open.tolist() == [True, True, True]
+    assert two.at_stake == (2, 3)  # the parent found, and the more expensive of the others
+    assert two.upper_loss == pytest.approx(0.3 + 0.5)
+
+
+def test_min_effect_closes_factors_that_cannot_have_it() -> None:
+    estimates, active = pairs((0.0, 2.0, 1.8), (0.1, 0.0), (0.0, 0.4))
+    found = stand(estimates, active, 0.5, Knowledge(min_effect=0.7))
+    assert found.open.tolist() == [True, False, True]  # 0.1 + 0.5 < 0.7 <= 0.4 + 0.5; a parent stays open
+
+
+def test_forecasts_shrink_estimates_and_radius() -> None:
+    estimates, active = pairs((0.0, 1.0))
+    evidence = Evidence.none(1, 2).add(estimates, np.full((1, 2, 2), 0.1))
+    nothing = np.zeros(1, dtype=bool)
+    sure = Confidence(1.0, 0.01, 1.0, 0.0, 1.0)
+    now = assess(evidence.estimates, sure.radii(evidence.information), active, nothing, nothing, Knowledge())
+    assert now.at_stake == (2,)
+    assert forecast(evidence, 4.0, sure, now, Knowledge()).at_stake == ()
+    noise = Evidence.none(1, 2).add(0.3 * estimates, np.full((1, 2, 2), 0.1))
+    assert forecast(noise, 1000.0, sure, now, Knowledge()).at_stake == (2,)  # 0.3 is less than its error
+    dismissals = Confidence(1.0, 0.01, 1.0, 0.05, 1.0)
+    compare, dismiss = dismissals.radii(evidence.information)
+    assert dismiss[0, 0, 1] < compare[0, 0, 1]

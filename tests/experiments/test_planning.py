@@ -1,0 +1,63 @@
+import pytest
+
+import levers
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.modl import Modl
+from levers.errors import InvalidSettingError
+from levers.experiments.coverage import additive_world
+from levers.experiments.worlds import run_on_world
+
+
+def test_a_plan_agrees_with_studies_that_are_run() -> None:
+    """No factor matters: the plan's guess is near what a study takes, and its worst case is not exceeded."""
+    world = additive_world([[0.0] * 3] * 6)
+    found = levers.plan(world.space, tolerance=0.5)
+    problem = levers.Problem(world.space, 0.5, 0.1, 1.0)
+    runs = [run_on_world(Cfs(problem), world, seed).n_runs for seed in range(5)]
+    assert max(runs) <= found.worst_case_runs
+    assert found.runs_if_nothing_matters == pytest.approx(sum(runs) / 5, rel=0.25)
+    assert found.modl_runs == Modl(problem).most_runs
+    assert found.full_factorial == 3**6
+
+
+def test_assumptions_buy_runs() -> None:
+    plain = levers.plan([4] * 12, tolerance=0.5)
+    parents = levers.plan([4] * 12, tolerance=0.5, max_parents=2)
+    effect = levers.plan([4] * 12, tolerance=0.5, min_effect=1.5)
+    assert parents.one_shot_runs < plain.one_shot_runs / 4
+    assert effect.runs_if_nothing_matters < plain.runs_if_nothing_matters
+    assert plain.runs_if_few_matter < plain.runs_if_nothing_matters
+    assert plain.lower_bound < (plain.necessary_runs or 0) <= plain.one_shot_runs < plain.one_at_a_time_runs
+    assert plain.one_shot_runs < plain.modl_runs / 10
+
+
+def test_a_budget_is_the_inverse_of_a_tolerance() -> None:
+    there = levers.plan([3, 4, 5], tolerance=0.5)
+    back = levers.plan([3, 4, 5], budget=there.one_shot_runs)
+    assert back.tolerance == pytest.approx(0.5, rel=0.01)
+    assert [t.runs for t in there.trade_off] == sorted((t.runs for t in there.trade_off), reverse=True)
+    assert there.trade_off[2].runs == there.one_shot_runs
+
+
+def test_a_thousand_factors_can_be_planned() -> None:
+    found = levers.plan([5] * 1000, tolerance=0.5)
+    assert found.necessary_runs is None
+    assert found.one_shot_runs > 4001
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "either a tolerance or a budget"),
+        ({"tolerance": 0.5, "budget": 10}, "either a tolerance or a budget"),
+        ({"tolerance": -1.0}, "tolerance"),
+        ({"tolerance": 0.5, "max_parents": 4}, "from 1 to 3"),
+        ({"tolerance": 0.5, "min_effect": 0}, "min_effect"),
+        ({"tolerance": 0.5, "noise_sd": 0}, "noise_sd"),
+        ({"tolerance": 0.5, "certificate": "magic"}, "certificate"),
+        ({"budget": 5}, "budget must be a whole number at least 10"),
+    ],
+)
+def test_wrong_plans_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidSettingError, match=message):
+        levers.plan([3, 4, 4], **options)  # type: ignore[arg-type]

@@ -1,0 +1,47 @@
+"""CFS's promise, counted: the small version of benchmarks/guarantee.py."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from levers.core.design import Design
+from levers.experiments.comparison import Comparison, run_tasks, summarise
+from levers.experiments.coverage import FAILURE_PROB, Scenario, scenarios, selection_failures
+
+SLOW = ("K=30", "proven")
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_the_promise_is_kept(scenario: Scenario) -> None:
+    n = 40 if any(word in scenario.name for word in SLOW) else 200
+    failed = sum(scenario.fails(seed) for seed in range(n))
+    assert failed <= binom.ppf(0.999, n, FAILURE_PROB)
+
+
+def test_the_hardest_instances_do_fail_sometimes() -> None:
+    """A check that can fail: at the worst gap the selection errs about as often as it is allowed to."""
+    by_name = {scenario.name: scenario for scenario in scenarios()}
+    assert sum(by_name["slippage K=2 m=2"].fails(seed) for seed in range(400)) >= 8
+
+
+@pytest.mark.parametrize("certificate", ["slippage", "proven"])
+def test_designs_far_from_orthogonal_keep_the_promise(certificate: str) -> None:
+    rng = np.random.default_rng(1)
+    sizes = (3, 2, 4)
+    rows = np.stack([rng.integers(0, m, 48) for m in sizes], axis=1).astype(np.int16)
+    rows[:, 1] = np.where(rng.random(48) < 0.7, rows[:, 0] % 2, rows[:, 1])
+    design = Design(rows, sizes, "skewed")
+    assert design.inflation > 2
+    assert selection_failures(design, 800, 0, certificate) <= binom.ppf(0.999, 800, FAILURE_PROB)
+
+
+@pytest.mark.parametrize(
+    ("n_factors", "n_parents", "known", "most"),
+    [(10, 1, False, 1800), (10, 5, False, 1250), (10, 5, True, 470), (10, 10, False, 650)],
+)
+def test_mean_runs_on_the_papers_worlds(n_factors: int, n_parents: int, known: bool, most: int) -> None:
+    """20 worlds x 2; the full table is printed by benchmarks/sample_counts.py."""
+    plan = Comparison(n_factors=n_factors, n_parents=n_parents, known_parents=known, n_repeats=2, algorithms=("cfs",))
+    [row] = summarise(plan.algorithms, [r for batch in run_tasks(plan) for r in batch])
+    assert row.runs_mean <= most
+    assert row.failures <= binom.ppf(0.999, row.n, FAILURE_PROB)
