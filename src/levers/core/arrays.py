@@ -15,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.fields import ORDERS, finite_field
-from levers.core.near_orthogonal import swap_improved
 from levers.core.space import Codes
-
-_MOST_TURNS = 200  # with more copies than this, chance spreads the turns well enough
 
 
 class ArraySize(NamedTuple):
@@ -71,21 +68,17 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
 def collapsed_copies(rows: Codes, order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator) -> Codes:
     """Copies of an array with fewer levels in each column; which levels get a spare one rotates from copy to copy.
 
-    So each level of a factor is favoured equally often, up to one copy, and the turns of different factors are spread
-    evenly against each other. Symbols are renamed at random in every copy.
+    So each level of a factor is favoured equally often, up to one copy. Symbols are renamed at random in every copy.
 
     >>> rows = collapsed_copies(rao_hamming(3, 2, 2), 3, [2, 3], 2, np.random.default_rng(0))
     >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
     ([9, 9], [6, 6, 6])
     """
     copies = np.empty((n_copies, *rows.shape), dtype=np.int16)
-    start = np.stack([rng.permutation((np.arange(n_copies) + rng.integers(m)) % m) for m in sizes], axis=1)
-    turns = swap_improved(start.astype(np.int16), sizes) if 1 < n_copies <= _MOST_TURNS else start
     for k, m in enumerate(sizes):
-        symbols = rows[:, k]
-        for copy, turn in enumerate(turns[:, k]):
-            levels = (np.arange(order) % m + turn) % m
-            copies[copy, :, k] = levels[rng.permutation(order)][symbols]
+        turns = rng.permutation((np.arange(n_copies) + rng.integers(m)) % m)
+        levels = (np.arange(order) % m + turns[:, None]) % m  # a row per copy: the level of each symbol
+        copies[:, :, k] = rng.permuted(levels, axis=1)[:, rows[:, k]]
     return copies.reshape(-1, rows.shape[1])
 
 

@@ -322,7 +322,8 @@ def certified_design(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, or
     True
     """
     n_parameters = sum(m - 1 for m in sizes)
-    wanted = max(math.ceil(runs_if_ideal + 0.7 * n_parameters), n_parameters + 2) if len(sizes) > 1 else runs_if_ideal
+    margin = 0.0 if len(sizes) == 1 else min(0.7 * n_parameters, 0.04 * runs_if_ideal + 10)
+    wanted = max(runs_if_ideal + margin, n_parameters + 2.0)
     while True:
         design = make_design(sizes, math.ceil(wanted), seed, origin)
         if design.n_runs >= runs_if_ideal * design.inflation:

@@ -1,0 +1,65 @@
+"""What CFS itself costs in computing: python benchmarks/solver_speed.py
+
+Milliseconds per study beyond sampling at K=30: cold (a space never seen) and warm (designs, certificates remembered).
+Then one study of 1000 factors of 5 levels with max_parents=10, with its peak memory.
+"""
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before numpy is loaded
+
+import resource
+import statistics
+import time
+
+import numpy as np
+
+from levers.algorithms.base import Batch, Problem
+from levers.algorithms.cfs import Cfs
+from levers.experiments.coverage import additive_world
+from levers.simulation.generators import random_world
+from levers.simulation.scm import World
+from levers.simulation.truth import gap
+
+
+def study(cfs: Cfs, world: World, seed: int) -> tuple[int, float, float]:
+    """Runs, seconds of computing without sampling, and the gap."""
+    rng, noise, state = np.random.default_rng(seed), np.random.default_rng([seed, 1]), cfs.start()
+    spent = 0.0
+    while True:
+        began = time.perf_counter()
+        step = cfs.ask(state, rng)
+        spent += time.perf_counter() - began
+        if not isinstance(step, Batch):
+            return step.n_runs, spent, gap(world, step.assignment.codes)
+        outcomes = world.sample(step.codes, noise).outcomes
+        began = time.perf_counter()
+        state = cfs.tell(state, step, outcomes)
+        spent += time.perf_counter() - began
+
+
+def main() -> None:
+    print(f"{'K':>4} {'P':>3} {'known':>6} {'cold ms':>8} {'warm ms':>8}   (median over 6 worlds, 4 studies each)")
+    for n_parents, known in ((1, False), (10, False), (10, True), (30, False)):
+        cold, warm = [], []
+        for index in range(6):
+            world = random_world(30, n_parents, np.random.default_rng([n_parents, index]), max_in_degree=4)
+            cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0), max_parents=n_parents if known else None)
+            times = [study(cfs, world, seed)[1] * 1000 for seed in range(4)]
+            cold.append(times[0])
+            warm += times[1:]
+        cold_ms, warm_ms = statistics.median(cold), statistics.median(warm)
+        print(f"{30:4} {n_parents:3} {known!s:>6} {cold_ms:8.0f} {warm_ms:8.0f}", flush=True)
+    rng = np.random.default_rng(0)
+    effects = [(3 * rng.beta(2, 5, size=5)).tolist() if k < 10 else [0.0] * 5 for k in range(1000)]
+    world = additive_world(effects)
+    began = time.perf_counter()
+    runs, spent, lost = study(Cfs(Problem(world.space, 0.5, 0.1, 1.0), max_parents=10), world, 0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = time.perf_counter() - began
+    print(f"K=1000, 5 levels, max_parents=10: {runs:,} runs, gap {lost:.2f}")
+    print(f"{spent:.1f} s of computing, {seconds:.1f} s in all, {peak:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
