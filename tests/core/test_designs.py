@@ -196,3 +196,26 @@ def test_level_sums_do_not_depend_on_the_pieces(rng: np.random.Generator) -> Non
     np.testing.assert_allclose(pieces.sums, whole.sums, atol=1e-6)
     np.testing.assert_allclose([pieces.mean, pieces.square], [whole.mean, whole.square])
     assert (pieces.counts == whole.counts).all()
+
+
+def test_when_one_factor_can_lose_only_its_own_errors_count() -> None:
+    """Correlation between factors is left alone; inside every factor the levels are made alike."""
+    sizes = (3, 2, 4)
+    rng = np.random.default_rng(1)
+    rows = np.stack([rng.integers(0, m, 30) for m in sizes], axis=1).astype(np.int16)
+    rows[:, 1] = np.where(rng.random(30) < 0.6, rows[:, 0] % 2, rows[:, 1])
+    design = Design(rows, sizes, "skewed")
+    assert 1.0 < design.single_inflation < design.inflation
+    draws = []
+    for _ in range(6000):
+        sums = LevelSums.empty(sizes).add(rows, rng.normal(size=30))
+        effects = independent_effects(design, estimate_block(design, sums).effects, 1.0, rng, single=True)
+        draws.append(np.concatenate([contrast_basis(m).T @ e for m, e in zip(sizes, effects, strict=True)]))
+    found = np.cov(np.array(draws).T)
+    begin = 0
+    for m in sizes:
+        block = found[begin : begin + m - 1, begin : begin + m - 1]
+        ideal = m / 30 * design.single_inflation * np.eye(m - 1)
+        assert np.abs(block - ideal).max() < 0.08 * ideal.max()
+        begin += m - 1
+    assert certified_design(sizes, 60.0, 1, single=True).n_runs <= certified_design(sizes, 60.0, 1).n_runs

@@ -151,7 +151,7 @@ class Cfs(AlgorithmBase):
             return make_design(sizes, int(state.target), seed, origin)
         if self.budget is not None:
             return largest_design(sizes, int(state.target), seed, origin)
-        return certified_design(sizes, state.target, seed, origin)
+        return certified_design(sizes, state.target, seed, origin, self._single(state))
 
     def rows(self, state: CfsState, design: Design) -> Codes:
         """A design's rows as level positions of all factors; settled factors stay at their leading level."""
@@ -243,13 +243,13 @@ class Cfs(AlgorithmBase):
     def _confidence(self, state: CfsState) -> Confidence:
         assert state.noise_sd is not None  # known from the start, or bounded after the first block
         assert state.rho is not None  # set by the first block
-        shares = self.shares
+        shares, n_factors = self.shares, self.space.n_factors
         planned = math.inf if self.min_effect is None else (_DISMISSED_AT * state.noise_sd / self.min_effect) ** 2
         return Confidence(
             noise_sd=state.noise_sd,
-            pair_error=pair_error(shares.screening, self.space.n_levels, self.max_parents is not None),
+            pair_error=pair_error(shares.screening, self.space.n_levels, (self.max_parents or n_factors) < n_factors),
             pair_rho=state.rho,
-            dismissal_error=shares.dismissal / self.space.n_factors,
+            dismissal_error=shares.dismissal / n_factors,
             dismissal_rho=_RHO_SHARE * planned,
         )
 
@@ -321,14 +321,18 @@ class Cfs(AlgorithmBase):
         if self.noise == "gaussian":
             # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
             rng = np.random.default_rng([seed, 1])
-            effects = independent_effects(design, effects, state.noise_sd, rng)
+            effects = independent_effects(design, effects, state.noise_sd, rng, self._single(state))
         leaders = list(state.leaders)
         for k, values in zip(self.open_factors(state), effects, strict=True):
             leaders[k] = state.active[k][int(np.argmax(values))]
         at_stake = self._at_stake(state)
         scale = scale_needed(at_stake, self.shares.selection, self._bound)
-        reached = scale * state.noise_sd * math.sqrt(design.inflation / design.n_runs)
+        reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True)
+
+    def _single(self, state: CfsState) -> bool:
+        """Whether only one factor can lose anything, so that factors need not be independent of each other."""
+        return self.max_parents is not None and len(self._at_stake(state)) == 1
 
     def _at_stake(self, state: CfsState) -> tuple[int, ...]:
         """The level counts that the selection certifies: of parents found, and of as many others as there can be."""

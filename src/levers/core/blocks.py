@@ -61,18 +61,24 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
 
 
 def independent_effects(
-    design: Design, effects: tuple[NDArray[np.float64], ...], noise_sd: float, rng: np.random.Generator
+    design: Design,
+    effects: tuple[NDArray[np.float64], ...],
+    noise_sd: float,
+    rng: np.random.Generator,
+    single: bool = False,
 ) -> tuple[NDArray[np.float64], ...]:
     """The effects with just enough noise added that errors are independent over factors and equal over levels.
 
     In contrast coordinates the errors have covariance sigma^2/n A^-1, A being the design's information. Adding
     independent noise with covariance sigma^2/n (c I - A^-1), c the design's inflation, makes it sigma^2 c/n I: exactly
-    the error of an ideal design of n / c runs, which is what the certificate is about (docs/theory, section 4).
+    the error of an ideal design of n / c runs, which is what the certificate is about (docs/theory, section 4). With
+    `single` only levels are made alike, factor by factor; correlation between factors is left, because one of them only
+    can lose anything.
     """
-    n, inflation = design.n_runs, design.inflation
+    n, charge = design.n_runs, design.charge(single)
     result = list(effects)
-    for part, values, vectors in design.spectrum:
-        spread = np.sqrt(np.maximum(inflation - 1.0 / values, 0.0)) * noise_sd / math.sqrt(n)
+    for part, values, vectors in _single_spectrum(design) if single else design.spectrum:
+        spread = np.sqrt(np.maximum(charge - 1.0 / values, 0.0)) * noise_sd / math.sqrt(n)
         noise = vectors @ (spread * rng.normal(size=len(values)))
         begin = 0
         for k in part:
@@ -80,3 +86,14 @@ def independent_effects(
             result[k] = effects[k] + math.sqrt(m) * contrast_basis(m) @ noise[begin : begin + m - 1]
             begin += m - 1
     return tuple(result)
+
+
+def _single_spectrum(
+    design: Design,
+) -> list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+    """Eigenvalues of what each factor's own error covariance is the inverse of."""
+    found = []
+    for k, block in enumerate(design.error_blocks):
+        variances, vectors = np.linalg.eigh(block)
+        found.append((np.array([k]), 1.0 / variances, vectors))
+    return found

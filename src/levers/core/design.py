@@ -143,6 +143,30 @@ class Design:
         return 1.0 / least if least > 1e-9 else math.inf
 
     @cached_property
+    def single_inflation(self) -> float:
+        """The same for combinations of contrasts inside one factor: what counts when only one factor can lose."""
+        if not math.isfinite(self.inflation):
+            return math.inf
+        return max(float(np.linalg.eigvalsh(block).max(initial=0.0)) for block in self.error_blocks)
+
+    @cached_property
+    def error_blocks(self) -> list[NDArray[np.float64]]:
+        """Each factor's own part of the inverse information: the covariance of its errors, ideal being the identity."""
+        blocks: dict[int, NDArray[np.float64]] = {}
+        for part, values, vectors in self.spectrum:
+            inverse = (vectors / values) @ vectors.T
+            begin = 0
+            for k in part.tolist():
+                end = begin + self.sizes[k] - 1
+                blocks[k] = inverse[begin:end, begin:end]
+                begin = end
+        return [blocks[k] for k in range(len(self.sizes))]
+
+    def charge(self, single: bool) -> float:
+        """The inflation that a certificate must pay: for all factors at once, or for any one alone."""
+        return self.single_inflation if single else self.inflation
+
+    @cached_property
     def mean_inflation(self) -> float:
         """The average over directions of 1 / eigenvalue."""
         values = np.concatenate([values for _, values, _ in self.spectrum])
@@ -312,10 +336,13 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
 
 
 @lru_cache(maxsize=16)
-def certified_design(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, origin: Origin | None = None) -> Design:
+def certified_design(
+    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, origin: Origin | None = None, single: bool = False
+) -> Design:
     """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
 
-    A few lengths are tried, each from what the last one was short of.
+    With `single`, only one factor can lose anything, and only precision inside factors counts. A few lengths are tried,
+    each from what the last one was short of.
 
     >>> design = certified_design((3, 4, 2), 50.0, seed=1)
     >>> design.n_runs / design.inflation >= 50
@@ -326,7 +353,7 @@ def certified_design(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, or
     wanted = max(runs_if_ideal + margin, n_parameters + 2.0)
     while True:
         design = make_design(sizes, math.ceil(wanted), seed, origin)
-        if design.n_runs >= runs_if_ideal * design.inflation:
+        if design.n_runs >= runs_if_ideal * design.charge(single):
             return design
-        short = min(runs_if_ideal * design.inflation, 1.5 * wanted) - design.n_runs
+        short = min(runs_if_ideal * design.charge(single), 1.5 * wanted) - design.n_runs
         wanted = design.n_runs + max(1, math.ceil(0.6 * short))

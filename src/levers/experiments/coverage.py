@@ -82,6 +82,11 @@ def mixed_world(seed: int) -> World:
     return additive_world([(unit * rng.choice([0, 1, 3]) * rng.exponential(size=m)).tolist() for m in sizes])
 
 
+def one_parent_world() -> World:
+    """One of six factors matters, by just over the tolerance."""
+    return additive_world([[TOLERANCE * (1 + 1e-9), 0.0, 0.0, 0.0]] + [[0.0] * 4] * 5)
+
+
 def bernoulli_world() -> World:
     """Two factors that move a probability: gaps of half the tolerance of 0.2."""
     outcome = BernoulliOutcome({0: (0.1 + 1e-9, 0.0, 0.0), 1: (0.1 + 1e-9, 0.0)}, base=0.4)
@@ -109,6 +114,7 @@ def scenarios() -> list[Scenario]:
             {"min_effect": 0.6},
         ),
         *worst,
+        Scenario("one parent known, at the worst gap", lambda seed: one_parent_world(), {"max_parents": 1}),
         Scenario("mixed gaps", mixed_world),
         Scenario("mixed gaps, proven", mixed_world, {"certificate": "proven"}),
         Scenario("bounded noise", lambda seed: slippage_world(2, 3, Noise(1.0, "uniform")), {"noise": "subgaussian"}),
