@@ -40,9 +40,8 @@ def main() -> None:
     plan = Comparison(algorithms=("cfs",))
     limit = sum(plan.necessary_runs(plan.world(w)) for w in range(plan.n_worlds)) / plan.n_worlds
     axes.axhline(limit, color="#000000", linestyle=":", linewidth=1)
-    axes.annotate(
-        "limit of any fixed balanced design", (1.0, limit), xytext=(0, 3), textcoords="offset points", fontsize=8
-    )
+    label = "limit of any fixed balanced design"
+    axes.annotate(label, (10, limit), xytext=(0, 3), textcoords="offset points", fontsize=8, ha="right")
     axes.set_yscale("log")
     axes.set_xticks(PARENTS)
     axes.set_xlabel("factors that matter, of 10 (3 to 6 levels each)")

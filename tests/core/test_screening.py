@@ -8,6 +8,9 @@ from levers.core.screening import (
     Confidence,
     Evidence,
     Knowledge,
+    Mask,
+    Pairs,
+    Standing,
     anytime_radius,
     assess,
     forecast,
@@ -45,7 +48,7 @@ def test_evidence_pools_blocks_by_precision() -> None:
     assert (unknown.information == pooled.information).all()
 
 
-def pairs(*effects: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def pairs(*effects: tuple[float, ...]) -> tuple[Pairs, Mask]:
     """Estimates of all differences, and the mask of levels, for factors with these effects."""
     most = max(len(row) for row in effects)
     estimates = np.zeros((len(effects), most, most))
@@ -65,7 +68,7 @@ def test_a_level_is_not_its_own_rival() -> None:
     assert not assess(estimates, radii, active, nothing, nothing, Knowledge(min_effect=0.6)).open.any()
 
 
-def stand(estimates: np.ndarray, active: np.ndarray, radius: float, known: Knowledge):  # type: ignore[type-arg, no-untyped-def]
+def stand(estimates: Pairs, active: Mask, radius: float, known: Knowledge) -> Standing:
     nothing = np.zeros(len(estimates), dtype=bool)
     radii = np.full_like(estimates, radius), np.full_like(estimates, radius)
     return assess(estimates, radii, active, nothing, nothing, known)

@@ -8,7 +8,10 @@ from levers.simulation.outcome import AdditiveOutcome
 
 
 def test_degree_levels_effects_and_children_follow_the_paper() -> None:
-    edges, levels, effects, child_share = [], [], [], []
+    edges: list[int] = []
+    levels: list[int] = []
+    effects: list[float] = []
+    child_share: list[int] = []
     for seed in range(200):
         world = random_world(10, 3, np.random.default_rng(seed))
         graph = world.graph.subgraph(world.space.names)
@@ -18,7 +21,7 @@ def test_degree_levels_effects_and_children_follow_the_paper() -> None:
         effects += [v for values in world.outcome.effects.values() for v in values]
         assert len(world.outcome.parents) == 3
         child_share.append(sum(m.reads_outcome for m in world.mechanisms))
-    assert np.mean(edges) == pytest.approx(15.0, abs=5 * np.std(edges) / np.sqrt(200))  # K * degree / 2
+    assert np.mean(edges) == pytest.approx(15.0, abs=float(5 * np.std(edges) / np.sqrt(200)))  # K * degree / 2
     assert set(levels) == {3, 4, 5, 6}
     assert np.bincount(levels)[3:] == pytest.approx([500] * 4, rel=0.2)
     assert np.mean(effects) == pytest.approx(5.0 * 2 / 7, rel=0.05)  # mean of 5 Beta(2, 5)
@@ -32,7 +35,7 @@ def test_half_of_the_later_factors_are_effects_of_the_outcome() -> None:
     for seed in range(400):
         world = random_world(9, 1, np.random.default_rng(seed), degree=0.0)
         shares.append(sum(m.reads_outcome for m in world.mechanisms) / 8)
-    assert np.mean(shares) == pytest.approx(0.25, abs=5 * np.std(shares) / 20)
+    assert np.mean(shares) == pytest.approx(0.25, abs=float(5 * np.std(shares) / 20))
 
 
 def test_no_effect_of_the_outcome_when_all_are_parents() -> None:

@@ -1,5 +1,7 @@
 """The paper's claims and the released code's figures, counted over fixed seeds."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -42,7 +44,8 @@ def test_successive_elimination_needs_many_times_the_runs() -> None:
 
 
 def failures(name: str, world: World, n: int) -> int:
-    options = {"oracle": {"parents": true_parents(world)}, "naive-search": {"target": 4.0}}.get(name, {})
+    known: dict[str, dict[str, Any]] = {"oracle": {"parents": true_parents(world)}, "naive-search": {"target": 4.0}}
+    options = known.get(name, {})
     algorithm = make_algorithm(name, Problem(world.space, 0.5, 0.1, 1.0), **options)
     return sum(gap(world, run_on_world(algorithm, world, seed).assignment.codes) > 0.5 for seed in range(n))
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +156,7 @@ class Computed:
     """
 
     n_levels: int
-    rule: Callable[[Codes, NDArray[np.float64]], NDArray[np.float64]] = field(repr=False)
+    rule: Callable[[Codes, NDArray[np.float64]], NDArray[Any]] = field(repr=False)
     parents: tuple[int, ...] = ()
     reads_outcome: bool = False
 
