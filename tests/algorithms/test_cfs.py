@@ -65,8 +65,8 @@ def test_what_the_user_knows_saves_most_of_the_runs() -> None:
     effect = np.mean([study(EASY, seed, min_effect=1.0).n_runs for seed in range(5)])
     assert parents < plain / 4
     assert effect < plain / 2
-    assert "given at most 2 parents" in study(EASY, max_parents=2).guarantee
-    assert "effects of at least 1" in study(EASY, min_effect=1.0).guarantee
+    assert "at most 2 factors that matter" in study(EASY, max_parents=2).guarantee
+    assert "effects of at least 1 where" in study(EASY, min_effect=1.0).guarantee
 
 
 def test_a_study_of_nothing_takes_the_first_block_and_one_design() -> None:
@@ -135,7 +135,7 @@ def test_other_certificates_ask_for_more_and_say_so() -> None:
     slippage, proven = study(world), study(world, certificate="proven")
     subgaussian = study(world, noise="subgaussian")
     assert slippage.n_runs < proven.n_runs < subgaussian.n_runs
-    assert proven.guarantee == "proven for additive effects and Gaussian noise of known size"
+    assert proven.guarantee == "proven for additive effects, Gaussian noise of known size"
     assert "sub-Gaussian noise" in subgaussian.guarantee
     assert (proven.certificate, subgaussian.certificate) == ("proven", "subgaussian")
 

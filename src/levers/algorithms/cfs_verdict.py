@@ -46,19 +46,17 @@ def selection_guarantee(
     """The guarantee in one sentence.
 
     >>> selection_guarantee(True, "proven", True, None, None)
-    'proven for additive effects and Gaussian noise of known size'
+    'proven for additive effects, Gaussian noise of known size'
     """
-    how = {
-        "slippage": "exact for two levels a factor, for more with equal gaps as the worst case (checked numerically)",
-        "proven": "proven",
-        "subgaussian": "proven",
-    }[bound if selected or bound == "subgaussian" else "proven"]
     noise = "sub-Gaussian noise" if bound == "subgaussian" else "Gaussian noise"
     size = "of known size" if noise_known else "of estimated size"
     facts = []
     if max_parents is not None:
-        facts.append(f"at most {max_parents} parents")
+        facts.append(f"at most {max_parents} factors that matter")
     if min_effect is not None:
-        facts.append(f"effects of at least {min_effect:g}")
-    given = f", given {' and '.join(facts)}" if facts else ""
-    return f"{how} for additive effects and {noise} {size}{given}"
+        facts.append(f"effects of at least {min_effect:g} where they do")
+    given = "".join(f", {fact}" for fact in facts)
+    claim = f"proven for additive effects, {noise} {size}{given}"
+    if selected and bound == "slippage":
+        claim += "; for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
+    return claim
