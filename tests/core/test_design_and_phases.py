@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levers.core.design import balanced_rows, block_length, repeated_block
+from levers.core.balanced import balanced_rows, block_length, repeated_block
 from levers.core.elimination import Gaps, count_single, eliminate, empirical_gaps, lemma_variance
 from levers.core.fit import Fit
 from levers.core.moments import Moments

@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 
 from levers.core.arrays import collapsed_copies, is_orthogonal, rao_hamming, smallest_array
+from levers.core.balanced import balanced_rows
 from levers.core.blocks import estimate_block, independent_effects
-from levers.core.design import (
-    Design,
-    Origin,
-    balanced_rows,
-    certified_design,
-    contrast_basis,
-    largest_design,
-    make_design,
-)
+from levers.core.construction import Origin, certified_design, largest_design, make_design
+from levers.core.design import Design, contrast_basis
 from levers.core.fields import ORDERS, finite_field
 from levers.core.fit import Fit
 from levers.core.moments import LevelSums, Moments, pair_counts

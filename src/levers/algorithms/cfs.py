@@ -23,11 +23,13 @@ from levers.algorithms.cfs_plan import (
     selection_pays,
 )
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
+from levers.core.balanced import ActiveLevels, all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_choice, check_count, check_positive
 from levers.core.codec import serialisable
-from levers.core.design import ActiveLevels, Design, Origin, all_levels, certified_design, largest_design, make_design
+from levers.core.construction import Origin, certified_design, largest_design, make_design
+from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, assess, level_mask, noise_upper_bound

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
+from levers.core.balanced import ActiveLevels, all_levels, balanced_rows, block_length, repeated_block
 from levers.core.checks import check_positive
 from levers.core.codec import serialisable
-from levers.core.design import ActiveLevels, all_levels, balanced_rows, block_length, repeated_block
 from levers.core.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance
 from levers.core.fit import Fit
 from levers.core.moments import Moments

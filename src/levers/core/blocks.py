@@ -30,7 +30,7 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
 
     Where the design is orthogonal, effects are level means and nothing has to be solved.
 
-    >>> from levers.core.design import make_design
+    >>> from levers.core.construction import make_design
     >>> design = make_design((2, 2), 4, seed=0)
     >>> y = design.rows @ [1.0, 5.0]
     >>> estimate = estimate_block(design, LevelSums.empty((2, 2)).add(design.rows, y))

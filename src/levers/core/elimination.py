@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from levers.core.balanced import ActiveLevels
 from levers.core.codec import serialisable
-from levers.core.design import ActiveLevels
 from levers.core.fit import Fit
 
 
