@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from levers.algorithms.base import Batch, Problem, Verdict
-from levers.algorithms.cfs import SCREENING, SELECTION, Cfs
+from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_plan import error_shares, first_block, pair_error
+from levers.algorithms.cfs_state import SCREENING, SELECTION
 from levers.algorithms.verification import verify
 from levers.core.certificate import scale_needed
 from levers.core.codec import to_json

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import (
@@ -22,50 +22,22 @@ from levers.algorithms.cfs_plan import (
     pair_error,
     selection_pays,
 )
+from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
-from levers.core.balanced import ActiveLevels, all_levels
+from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_choice, check_count, check_positive
-from levers.core.codec import serialisable
 from levers.core.construction import Origin, certified_design, largest_design, make_design
 from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, assess, level_mask, noise_upper_bound
-from levers.core.space import Codes
 from levers.errors import InvalidSettingError
 
-SCREENING, SELECTION = "screening", "selection"
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
 _RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
-
-
-@serialisable
-@dataclass(frozen=True, eq=False)
-class CfsState:
-    """Where a study stands. `target` is the size of the block under way, in ideal runs for a selection."""
-
-    stage: str
-    target: float
-    active: ActiveLevels
-    leaders: tuple[int, ...]
-    evidence: Evidence
-    sums: LevelSums
-    seed: int | None = None
-    rho: float | None = None
-    parents: tuple[int, ...] = ()
-    closed: tuple[int, ...] = ()
-    upper_loss: float | None = None
-    noise_sd: float | None = None
-    residual_square: float = 0.0
-    residual_dof: int = 0
-    n_runs: int = 0
-    eliminations: tuple[Elimination, ...] = ()
-    blocks: tuple[BlockRecord, ...] = ()
-    certified: float | None = None
-    finished: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,27 +112,17 @@ class Cfs(AlgorithmBase):
             noise_sd=self.problem.noise_sd,
         )
 
-    def open_factors(self, state: CfsState) -> tuple[int, ...]:
-        """The factors that the current block varies."""
-        return tuple(k for k, levels in enumerate(state.active) if len(levels) > 1 and k not in state.closed)
-
     def design(self, state: CfsState, seed: int) -> Design:
         """The design of the current block, from its seed: always the same one."""
-        columns = self.open_factors(state)
-        sizes = tuple(len(state.active[k]) for k in columns)
-        origin = Origin(self.space.n_levels, columns, first_block(self.space.n_levels, self.problem.noise_sd is None))
+        sizes = state.open_sizes
+        origin = Origin(
+            self.space.n_levels, state.open_factors, first_block(self.space.n_levels, self.problem.noise_sd is None)
+        )
         if state.stage == SCREENING:
             return make_design(sizes, int(state.target), seed, origin)
         if self.budget is not None:
             return largest_design(sizes, int(state.target), seed, origin)
         return certified_design(sizes, state.target, seed, origin, self._single(state))
-
-    def rows(self, state: CfsState, design: Design) -> Codes:
-        """A design's rows as level positions of all factors; settled factors stay at their leading level."""
-        codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (design.n_runs, 1))
-        for column, k in enumerate(self.open_factors(state)):
-            codes[:, k] = np.asarray(state.active[k], dtype=np.int16)[design.rows[:, column]]
-        return codes
 
     def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
@@ -170,7 +132,7 @@ class Cfs(AlgorithmBase):
 
     def batch(self, state: CfsState, seed: int) -> Batch:
         """The next runs of the block whose design has this seed."""
-        codes = self.rows(state, self.design(state, seed))
+        codes = state.rows(self.design(state, seed))
         done = state.sums.n_runs
         return Batch(codes[done : done + (self.batch_size or CHUNK)], state.stage, focus=seed)
 
@@ -188,9 +150,9 @@ class Cfs(AlgorithmBase):
         return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
 
     def _end_block(self, state: CfsState, design: Design, seed: int) -> CfsState:
-        estimate = estimate_block(design, self._block_sums(state, design))
+        estimate = estimate_block(design, state.block_sums(design))
         block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation)
-        evidence = state.evidence.add(*self._pairs(state, estimate))
+        evidence = state.evidence.add(*state.pairs(estimate))
         state = replace(
             state,
             evidence=evidence,
@@ -204,23 +166,6 @@ class Cfs(AlgorithmBase):
         if state.stage == SELECTION:
             return self._select(state, design, estimate, seed)
         return self._decide(self._screen(self._bound_noise(state)))
-
-    def _block_sums(self, state: CfsState, design: Design) -> LevelSums:
-        """The block's sums over the levels in play, in the design's own numbering."""
-        starts = np.concatenate([[0], np.cumsum(self.space.n_levels)])
-        at = [int(starts[k]) + level for k in self.open_factors(state) for level in state.active[k]]
-        sums = state.sums
-        return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
-
-    def _pairs(self, state: CfsState, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The block's differences and their variances, placed among all factors and levels."""
-        differences = np.zeros_like(state.evidence.weighted)
-        variances = np.full_like(differences, np.inf)
-        for k, effects, spread in zip(self.open_factors(state), estimate.effects, estimate.variances, strict=True):
-            at = np.ix_([k], state.active[k], state.active[k])
-            differences[at] = effects[:, None] - effects[None, :]
-            variances[at] = spread
-        return differences, variances
 
     def _bound_noise(self, state: CfsState) -> CfsState:
         """When the noise is not known: the least of upper bounds after each block, all valid at once."""
@@ -246,7 +191,9 @@ class Cfs(AlgorithmBase):
         assert state.noise_sd is not None  # known from the start, or bounded after the first block
         assert state.rho is not None  # set by the first block
         shares, n_factors = self.shares, self.space.n_factors
-        planned = math.inf if self.min_effect is None else (_DISMISSED_AT * state.noise_sd / self.min_effect) ** 2
+        planned = state.rho / _RHO_SHARE  # what rho is tuned to must not depend on outcomes
+        if self.min_effect is not None and self.problem.noise_sd is not None:
+            planned = (_DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
         return Confidence(
             noise_sd=state.noise_sd,
             pair_error=pair_error(shares.screening, self.space.n_levels, (self.max_parents or n_factors) < n_factors),
@@ -282,7 +229,7 @@ class Cfs(AlgorithmBase):
         if state.upper_loss <= enough:
             return replace(state, finished=True, certified=state.upper_loss)
         now = self._standing(state)
-        sizes = tuple(len(state.active[k]) for k in self.open_factors(state))
+        sizes = state.open_sizes
         following = next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - state.n_runs
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
@@ -325,25 +272,15 @@ class Cfs(AlgorithmBase):
             rng = np.random.default_rng([seed, 1])
             effects = independent_effects(design, effects, state.noise_sd, rng, self._single(state))
         leaders = list(state.leaders)
-        for k, values in zip(self.open_factors(state), effects, strict=True):
+        for k, values in zip(state.open_factors, effects, strict=True):
             leaders[k] = state.active[k][int(np.argmax(values))]
-        at_stake = self._at_stake(state)
-        scale = scale_needed(at_stake, self.shares.selection, self._bound)
+        scale = scale_needed(state.at_stake(self.max_parents), self.shares.selection, self._bound)
         reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True)
 
     def _single(self, state: CfsState) -> bool:
         """Whether only one factor can lose anything, so that factors need not be independent of each other."""
-        return self.max_parents is not None and len(self._at_stake(state)) == 1
-
-    def _at_stake(self, state: CfsState) -> tuple[int, ...]:
-        """The level counts that the selection certifies: of parents found, and of as many others as there can be."""
-        sizes = {k: len(state.active[k]) for k in self.open_factors(state)}
-        if self.max_parents is None:
-            return tuple(sorted(sizes.values()))
-        spare = max(self.max_parents - len(state.parents), 0)
-        others = sorted((m for k, m in sizes.items() if k not in state.parents), reverse=True)
-        return tuple(sorted([m for k, m in sizes.items() if k in state.parents] + others[:spare]))
+        return self.max_parents is not None and len(state.at_stake(self.max_parents)) == 1
 
     def interim(self, state: CfsState) -> Verdict | None:
         """What could be certified if the study ended now, from the screening evidence alone; None before a block.

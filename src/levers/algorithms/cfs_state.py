@@ -1,0 +1,87 @@
+"""Where a study by CFS stands, and what follows from that alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.algorithms.base import BlockRecord
+from levers.core.balanced import ActiveLevels
+from levers.core.blocks import BlockEstimate
+from levers.core.codec import serialisable
+from levers.core.design import Design
+from levers.core.elimination import Elimination
+from levers.core.moments import LevelSums
+from levers.core.screening import Evidence
+from levers.core.space import Codes
+
+SCREENING, SELECTION = "screening", "selection"
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class CfsState:
+    """Where a study stands. `target` is the size of the block under way, in ideal runs for a selection."""
+
+    stage: str
+    target: float
+    active: ActiveLevels
+    leaders: tuple[int, ...]
+    evidence: Evidence
+    sums: LevelSums
+    seed: int | None = None
+    rho: float | None = None
+    parents: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()
+    upper_loss: float | None = None
+    noise_sd: float | None = None
+    residual_square: float = 0.0
+    residual_dof: int = 0
+    n_runs: int = 0
+    eliminations: tuple[Elimination, ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
+    certified: float | None = None
+    finished: bool = False
+
+    @property
+    def open_factors(self) -> tuple[int, ...]:
+        """The factors that the current block varies."""
+        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in self.closed)
+
+    @property
+    def open_sizes(self) -> tuple[int, ...]:
+        """How many levels of them are in play."""
+        return tuple(len(self.active[k]) for k in self.open_factors)
+
+    def at_stake(self, max_parents: int | None) -> tuple[int, ...]:
+        """The level counts that a selection certifies: of parents found, and of as many others as there can be."""
+        if max_parents is None:
+            return tuple(sorted(self.open_sizes))
+        sizes = dict(zip(self.open_factors, self.open_sizes, strict=True))
+        spare = max(max_parents - len(self.parents), 0)
+        others = sorted((m for k, m in sizes.items() if k not in self.parents), reverse=True)
+        return tuple(sorted([m for k, m in sizes.items() if k in self.parents] + others[:spare]))
+
+    def rows(self, design: Design) -> Codes:
+        """A design's rows as level positions of all factors; settled factors stay at their leading level."""
+        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (design.n_runs, 1))
+        for column, k in enumerate(self.open_factors):
+            codes[:, k] = np.asarray(self.active[k], dtype=np.int16)[design.rows[:, column]]
+        return codes
+
+    def block_sums(self, design: Design) -> LevelSums:
+        """The block's sums over the levels in play, in the design's own numbering."""
+        sums = self.sums
+        starts = np.concatenate([[0], np.cumsum(sums.n_levels)])
+        at = [int(starts[k]) + level for k in self.open_factors for level in self.active[k]]
+        return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
+
+    def pairs(self, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A block's differences and their variances, placed among all factors and levels."""
+        differences = np.zeros_like(self.evidence.weighted)
+        variances = np.full_like(differences, np.inf)
+        for k, effects, spread in zip(self.open_factors, estimate.effects, estimate.variances, strict=True):
+            at = np.ix_([k], self.active[k], self.active[k])
+            differences[at] = effects[:, None] - effects[None, :]
+            variances[at] = spread
+        return differences, variances
