@@ -11,8 +11,8 @@ from levers.algorithms.cfs_plan import error_shares, first_block, pair_error
 from levers.algorithms.cfs_state import SCREENING, SELECTION
 from levers.algorithms.verification import verify
 from levers.core.certificate import scale_needed
-from levers.core.codec import to_json
-from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError
+from levers.core.codec import from_json, to_json
+from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError, StateMismatchError
 from levers.experiments.coverage import additive_world
 from levers.experiments.worlds import run_on_world
 from levers.simulation.named import factory_line
@@ -238,3 +238,80 @@ def test_the_factory_line_takes_a_fraction_of_the_papers_runs() -> None:
     assert gap(line, verdict.assignment.codes) <= 0.5
     assert verdict.n_runs < 1000
     assert math.prod(line.space.n_levels) > 1000 * verdict.n_runs
+
+
+def test_only_the_batch_that_is_due_is_taken() -> None:
+    """Asked twice before telling, told twice, or from another block: refused, and the state is as it was."""
+    cfs = Cfs(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
+    rng, state = np.random.default_rng(0), cfs.start()
+    first, other = cfs.ask(state, rng), cfs.ask(state, rng)
+    assert isinstance(first, Batch)
+    assert isinstance(other, Batch)
+    told = cfs.tell(state, first, np.zeros(20))
+    for wrong in (first, other, dataclasses.replace(first, focus=None), dataclasses.replace(first, stage="selection")):
+        with pytest.raises(OutcomeMismatchError):
+            cfs.tell(told, wrong, np.zeros(20))
+    following = cfs.ask(told, rng)
+    assert isinstance(following, Batch)
+    assert cfs.tell(told, following, np.zeros(20)).sums.n_runs == 40
+
+
+def test_a_design_that_cannot_be_made_again_is_noticed() -> None:
+    cfs = Cfs(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
+    rng, state = np.random.default_rng(0), cfs.start()
+    first = cfs.ask(state, rng)
+    assert isinstance(first, Batch)
+    told = dataclasses.replace(cfs.tell(state, first, np.zeros(20)), digest="00000000")
+    following = cfs.ask(from_json(to_json(told), type(told)), rng)
+    assert isinstance(following, Batch)
+    with pytest.raises(StateMismatchError, match="cannot be made again"):
+        cfs.tell(told, following, np.zeros(20))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "budget"), [([40], 71), ([3] * 4, 29), ([5] * 6, 45), ([7] * 8, 87), ([3] * 40 + [4] * 60, 468)]
+)
+def test_a_budget_is_kept_with_unknown_noise_too(sizes: list[int], budget: int) -> None:
+    world = additive_world([[0.0] * m for m in sizes])
+    assert study(world, 1, tolerance=None, known=False, budget=budget).n_runs <= budget
+
+
+def test_a_large_effect_does_not_hide_the_noise() -> None:
+    """Cancellation in the residuals must not make the noise look smaller than it is."""
+    world = additive_world([[0.0, 1e9], [0.0, 0.3], [0.0, 0.0, 0.0]])
+    failed = sum(
+        gap(world, study(world, seed, tolerance=0.2, known=False).assignment.codes) > 0.2 for seed in range(40)
+    )
+    assert failed <= 10
+    exact = additive_world([[0.0, 5.0], [0.0, 0.0, 0.0]], Noise(1e-12))
+    assert study(exact, 1, known=False).parents == ("X1",)
+
+
+def test_a_budget_ends_with_the_better_of_two_certificates() -> None:
+    world = additive_world([[0.0] * 4] * 6)
+    for seed in range(20):
+        verdict = study(world, seed, tolerance=None, known=False, budget=57)
+        cfs = Cfs(Problem(world.space, None, 0.1, None), budget=57)
+        state, rng = cfs.start(), np.random.default_rng(0)
+        assert verdict.tolerance < 30
+        assert cfs.interim(state) is None
+        assert isinstance(cfs.ask(state, rng), Batch)
+
+
+def test_interim_verdicts_can_be_recomputed() -> None:
+    world = additive_world([[0.0, 1.0, 0.4], [0.7, 0.0, 0.1]])
+    cfs = Cfs(Problem(world.space, 0.3, 0.1, 1.0))
+    rng, state = np.random.default_rng(0), cfs.start()
+    step = cfs.ask(state, rng)
+    assert isinstance(step, Batch)
+    outcomes = world.sample(step.codes, rng).outcomes
+    interim = cfs.interim(cfs.tell(state, step, outcomes))
+    assert interim is not None
+    assert verify(interim, outcomes).ok
+
+
+def test_designs_too_large_to_hold_are_refused_first() -> None:
+    with pytest.raises(InvalidSettingError, match="raise the tolerance"):
+        study(EASY, tolerance=1e-4)
+    with pytest.raises(InvalidSettingError, match="at least 1e-08"):
+        Cfs(Problem(EASY.space, 0.5, 1e-12, 1.0))

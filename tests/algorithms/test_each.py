@@ -11,6 +11,7 @@ from levers.algorithms.parents_first import ParentsFirst
 from levers.algorithms.registry import make_algorithm
 from levers.algorithms.successive_elimination import SuccessiveElimination
 from levers.core.space import Space
+from levers.errors import OutcomeMismatchError
 from levers.experiments.worlds import run_on_world
 from levers.simulation.named import even_table, needle_world
 from levers.simulation.outcome import AdditiveOutcome, Noise
@@ -157,6 +158,28 @@ def test_observational_regression_never_sets_anything() -> None:
     assert verdict.n_runs == 20_000
     assert verdict.assignment["X1"] == 2  # no confounding here, so even this works
     assert "none" in verdict.guarantee
+
+
+@pytest.mark.parametrize("name", ["modl", "parents-first", "oracle", "successive-elimination", "naive-search"])
+def test_a_batch_told_out_of_turn_is_refused(name: str) -> None:
+    """Whatever was told before: a batch from an earlier point of the study is noticed."""
+    world = world_with({0: (0.0, 5.0), 1: (1.0, 0.0, 0.4)}, [2, 3])
+    options: dict[str, object] = {"parents": ["X1", "X2"]} if name == "oracle" else {}
+    algorithm = make_algorithm(name, problem_of(world, tolerance=1.0), **options)
+    rng, noise, state = np.random.default_rng(0), np.random.default_rng(1), algorithm.start()
+    first = algorithm.ask(state, rng)
+    step = first
+    refused = 0
+    while isinstance(step, Batch):
+        outcomes = world.sample(step.codes, noise).outcomes
+        state = algorithm.tell(state, step, outcomes)
+        step = algorithm.ask(state, rng)
+    assert isinstance(first, Batch)
+    try:
+        algorithm.tell(state, first, np.zeros(first.n_runs))
+    except OutcomeMismatchError as error:
+        refused += "due" in str(error)
+    assert refused == 1
 
 
 def test_oracle_equals_modl_when_every_factor_is_a_parent() -> None:

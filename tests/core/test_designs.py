@@ -213,3 +213,10 @@ def test_when_one_factor_can_lose_only_its_own_errors_count() -> None:
         assert np.abs(block - ideal).max() < 0.08 * ideal.max()
         begin += m - 1
     assert certified_design(sizes, 60.0, 1, single=True).n_runs <= certified_design(sizes, 60.0, 1).n_runs
+
+
+def test_designs_do_not_depend_on_the_processors_way_of_sorting() -> None:
+    """Ties are broken by position. The digest is of one design made elsewhere: it must come out the same everywhere."""
+    design = make_design((3, 4, 5, 6) * 2, 50, seed=1)
+    assert design.digest == make_design.__wrapped__((3, 4, 5, 6) * 2, 50, 1).digest
+    assert design.digest != make_design((3, 4, 5, 6) * 2, 50, seed=2).digest

@@ -11,6 +11,7 @@ from levers.core.screening import (
     Mask,
     Pairs,
     Standing,
+    anytime_noise_bound,
     anytime_radius,
     assess,
     forecast,
@@ -36,6 +37,22 @@ def test_the_noise_bound_holds_as_often_as_promised() -> None:
     squares = rng.chisquare(20, size=4000) * 1.5**2
     below = sum(noise_upper_bound(s, 20, 0.05) < 1.5 for s in squares)
     assert binom.ppf(0.001, 4000, 0.05) <= below <= binom.ppf(0.999, 4000, 0.05)
+
+
+def test_the_anytime_noise_bound_holds_however_blocks_are_chosen() -> None:
+    """An adversary adds residual degrees of freedom until the bound fails, or 3000 are spent."""
+    rng = np.random.default_rng(2)
+    failed = 0
+    for _ in range(1000):
+        square, dof = 0.0, 0
+        while dof < 3000:
+            more = 5 if square < dof else 60  # small steps while the residuals happen to be small
+            square, dof = square + float(rng.chisquare(more)), dof + more
+            if anytime_noise_bound(square, dof, 0.05) < 1.0:
+                failed += 1
+                break
+    assert failed <= binom.ppf(0.999, 1000, 0.05)
+    assert math.isinf(anytime_noise_bound(5.0, 5, 0.01))
 
 
 def test_evidence_pools_blocks_by_precision() -> None:

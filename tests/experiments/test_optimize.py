@@ -68,3 +68,24 @@ def test_a_function_that_returns_nonsense_is_named(value: object, message: str) 
         levers.optimize(lambda run: value, SPACE, tolerance=0.5, noise_sd=0.5)  # type: ignore[arg-type, return-value]
     with pytest.raises(InvalidSettingError, match="fn must be a function"):
         levers.optimize(3, SPACE, tolerance=0.5, noise_sd=0.5)  # type: ignore[arg-type]
+
+
+def test_a_budget_and_unknown_noise_need_no_other_number() -> None:
+    line = Line(sign=-1.0)
+    verdict = levers.optimize(line, SPACE, budget=120, goal="minimize", seed=2)
+    assert verdict.n_runs <= 120
+    assert verdict.assignment["heat"] == "mid"
+    assert verdict.goal == "minimize"
+
+
+def test_a_minimised_verdict_can_be_verified() -> None:
+    kept: list[float] = []
+    line = Line(sign=-1.0)
+
+    def remembered(run: levers.Assignment) -> float:
+        kept.append(line(run))
+        return kept[-1]
+
+    verdict = levers.optimize(remembered, SPACE, tolerance=0.5, noise_sd=0.5, goal="minimize", seed=2)
+    assert levers.verify(verdict, kept).ok
+    assert not levers.verify(verdict, [-y for y in kept]).ok

@@ -87,6 +87,7 @@ class BlockRecord:
     seed: int
     design: str
     inflation: float
+    digest: str
 
 
 @serialisable
@@ -114,6 +115,7 @@ class Verdict:
     intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
     certificate: str | None = None
     noise: str | None = None
+    goal: str = "maximize"
     problem: Problem | None = None
     options: tuple[tuple[str, str | float | int | None], ...] = ()
     blocks: tuple[BlockRecord, ...] = ()
@@ -195,6 +197,11 @@ class AlgorithmBase:
                 "some factors were left to nature; fill them in with batch.observed(codes) first"
             )
         return check_outcomes(outcomes, batch.n_runs)
+
+    def check_due(self, due: bool) -> None:
+        """Refuse a batch that is not the one that is due: told twice, or from another point of the study."""
+        if not due:
+            raise OutcomeMismatchError("this batch is not the one that is due; ask again and tell that one, once")
 
     def check_max_parents(self, max_parents: int | None) -> None:
         """Validate the optional bound on the number of parents."""

@@ -26,17 +26,27 @@ from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
-from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
+from levers.core.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
 from levers.core.checks import check_choice, check_count, check_positive
-from levers.core.construction import Origin, certified_design, largest_design, make_design
+from levers.core.construction import Origin, certified_design, largest_design
 from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
-from levers.core.screening import Confidence, Evidence, Knowledge, Standing, assess, level_mask, noise_upper_bound
-from levers.errors import InvalidSettingError
+from levers.core.screening import (
+    Confidence,
+    Evidence,
+    Knowledge,
+    Standing,
+    anytime_noise_bound,
+    assess,
+    level_mask,
+    noise_upper_bound,
+)
+from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
+_MOST_CELLS = 200_000_000  # runs times factors of the largest design: 400 MB
 _RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
 
 
@@ -75,6 +85,12 @@ class Cfs(AlgorithmBase):
             raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
         if self.noise == "subgaussian" and self.problem.noise_sd is None:
             raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
+        if self.failure_prob < LEAST_FAILURE_PROB:
+            raise InvalidSettingError(f"failure_prob must be at least {LEAST_FAILURE_PROB:g} for a certificate")
+        if self._most_runs() * self.space.n_factors > _MOST_CELLS:
+            raise InvalidSettingError(
+                f"this may take {self._most_runs():.2g} runs, more than a design can hold; raise the tolerance"
+            )
         if self.budget is not None:
             check_count("budget", self.budget, first_block(self.space.n_levels, self.problem.noise_sd is None))
 
@@ -118,9 +134,7 @@ class Cfs(AlgorithmBase):
         origin = Origin(
             self.space.n_levels, state.open_factors, first_block(self.space.n_levels, self.problem.noise_sd is None)
         )
-        if state.stage == SCREENING:
-            return make_design(sizes, int(state.target), seed, origin)
-        if self.budget is not None:
+        if state.stage == SCREENING or self.budget is not None:
             return largest_design(sizes, int(state.target), seed, origin)
         return certified_design(sizes, state.target, seed, origin, self._single(state))
 
@@ -132,26 +146,39 @@ class Cfs(AlgorithmBase):
 
     def batch(self, state: CfsState, seed: int) -> Batch:
         """The next runs of the block whose design has this seed."""
-        codes = state.rows(self.design(state, seed))
-        done = state.sums.n_runs
-        return Batch(codes[done : done + (self.batch_size or CHUNK)], state.stage, focus=seed)
+        codes = state.rows(self.design(state, seed), self.batch_size or CHUNK)
+        return Batch(codes, state.stage, focus=seed)
 
     def tell(self, state: CfsState, batch: Batch, outcomes: ArrayLike) -> CfsState:
         """Add runs to the block; when it is complete, decide."""
         y = self.accept(batch, outcomes)
-        assert batch.focus is not None  # every batch carries its block's seed
+        design = self._due_design(state, batch)
         state = replace(
             state,
             seed=batch.focus,
+            digest=design.digest,
             sums=state.sums.add(batch.codes, y),
             n_runs=state.n_runs + batch.n_runs,
         )
-        design = self.design(state, batch.focus)
+        assert batch.focus is not None  # checked above
         return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
+
+    def _due_design(self, state: CfsState, batch: Batch) -> Design:
+        """The design that this batch continues; anything but the runs that are due is refused."""
+        self.check_due(not state.finished and state.seed in (None, batch.focus))
+        if batch.focus is None:
+            raise OutcomeMismatchError("a batch of cfs carries its block's seed; tell the one that ask returned")
+        design = self.design(state, batch.focus)
+        if state.digest not in (None, design.digest):
+            raise StateMismatchError("the design cannot be made again as it was: another version began the block")
+        due = state.rows(design, batch.n_runs)
+        same = due.shape == batch.codes.shape and bool((due == batch.codes).all())
+        self.check_due(batch.stage == state.stage and same)
+        return design
 
     def _end_block(self, state: CfsState, design: Design, seed: int) -> CfsState:
         estimate = estimate_block(design, state.block_sums(design))
-        block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation)
+        block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation, design.digest)
         evidence = state.evidence.add(*state.pairs(estimate))
         state = replace(
             state,
@@ -162,17 +189,19 @@ class Cfs(AlgorithmBase):
             blocks=(*state.blocks, block),
             sums=LevelSums.empty(self.space.n_levels),
             seed=None,
+            digest=None,
         )
         if state.stage == SELECTION:
             return self._select(state, design, estimate, seed)
         return self._decide(self._screen(self._bound_noise(state)))
 
     def _bound_noise(self, state: CfsState) -> CfsState:
-        """When the noise is not known: the least of upper bounds after each block, all valid at once."""
+        """When the noise is not known: an upper bound from the first block, and one that holds at any time."""
         if self.problem.noise_sd is not None:
             return state
-        error = self.shares.noise * 6 / (math.pi * len(state.blocks)) ** 2
-        bound = noise_upper_bound(state.residual_square, state.residual_dof, error)
+        half, square, dof = self.shares.noise / 2, state.residual_square, state.residual_dof
+        first = state.noise_sd is None
+        bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
 
     def _standing(self, state: CfsState) -> Standing:
@@ -252,6 +281,8 @@ class Cfs(AlgorithmBase):
                 return replace(state, stage=SELECTION, target=float(left))
             scale = scale_needed(now.at_stake, self.shares.selection, self._bound)
             target = (scale * state.noise_sd / self.tolerance) ** 2
+            # noise that turned out larger than any design can answer: the verdict then certifies what it reached
+            target = min(target, _MOST_CELLS / self.space.n_factors)
             return replace(state, stage=SELECTION, target=target)
         return replace(state, target=float(following))
 
@@ -262,6 +293,12 @@ class Cfs(AlgorithmBase):
         levels = certified_levels(self.space.n_levels, self.max_parents)
         scale = cheap_scale(levels, self.shares.selection, self._bound)
         return max((scale * noise_sd / self.tolerance) ** 2, float(self._first_block() or 0))
+
+    def _most_runs(self) -> float:
+        """Runs of the largest design that may come up, as far as is known before the first run."""
+        if self.budget is not None:
+            return float(self.budget)
+        return self._most_screening(self.problem.noise_sd or 0.0)
 
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
@@ -276,6 +313,9 @@ class Cfs(AlgorithmBase):
             leaders[k] = state.active[k][int(np.argmax(values))]
         scale = scale_needed(state.at_stake(self.max_parents), self.shares.selection, self._bound)
         reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
+        if state.upper_loss is not None and reached >= state.upper_loss:
+            # known from the design alone, before any outcome: the screening's certificate is the better one
+            return replace(state, certified=state.upper_loss, finished=True)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True)
 
     def _single(self, state: CfsState) -> bool:
@@ -301,9 +341,16 @@ class Cfs(AlgorithmBase):
         assert state.noise_sd is not None  # see _confidence
         selected = bool(state.blocks) and state.blocks[-1].stage == SELECTION
         estimates, intervals = loss_intervals(
-            state.evidence, state.leaders, self.space.n_levels, state.noise_sd, self.failure_prob, state.rho
+            state.evidence,
+            state.leaders,
+            self.space.n_levels,
+            state.noise_sd,
+            self.failure_prob - self.shares.noise,
+            state.rho,
         )
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+        # without max_parents a dropped level is only sure not to be better, not to be worse
+        named = set(state.parents) if self.max_parents is not None else set()
         stages: tuple[tuple[str, int], ...] = ()
         for block in state.blocks:
             stages = add_runs(stages, block.stage, block.n_runs)
@@ -315,7 +362,7 @@ class Cfs(AlgorithmBase):
             tolerance=state.certified,
             failure_prob=self.failure_prob,
             guarantee=selection_guarantee(selected, self._bound, known, self.max_parents, self.min_effect),
-            parents=tuple(self.space.names[k] for k in sorted(sure | set(state.parents))),
+            parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
             runs_by_stage=stages,

@@ -30,6 +30,7 @@ class CfsState:
     evidence: Evidence
     sums: LevelSums
     seed: int | None = None
+    digest: str | None = None
     rho: float | None = None
     parents: tuple[int, ...] = ()
     closed: tuple[int, ...] = ()
@@ -62,11 +63,12 @@ class CfsState:
         others = sorted((m for k, m in sizes.items() if k not in self.parents), reverse=True)
         return tuple(sorted([m for k, m in sizes.items() if k in self.parents] + others[:spare]))
 
-    def rows(self, design: Design) -> Codes:
-        """A design's rows as level positions of all factors; settled factors stay at their leading level."""
-        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (design.n_runs, 1))
+    def rows(self, design: Design, most: int) -> Codes:
+        """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
+        due = design.rows[self.sums.n_runs : self.sums.n_runs + most]
+        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (len(due), 1))
         for column, k in enumerate(self.open_factors):
-            codes[:, k] = np.asarray(self.active[k], dtype=np.int16)[design.rows[:, column]]
+            codes[:, k] = np.asarray(self.active[k], dtype=np.int16)[due[:, column]]
         return codes
 
     def block_sums(self, design: Design) -> LevelSums:

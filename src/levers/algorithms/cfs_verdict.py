@@ -56,7 +56,8 @@ def selection_guarantee(
     if min_effect is not None:
         facts.append(f"effects of at least {min_effect:g} where they do")
     given = "".join(f", {fact}" for fact in facts)
-    claim = f"proven for additive effects, {noise} {size}{given}"
+    sure = "proven" if noise_known or not selected else "checked numerically"
+    claim = f"{sure} for additive effects, {noise} {size}{given}"
     if selected and bound == "slippage":
         claim += "; for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
     return claim

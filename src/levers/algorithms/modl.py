@@ -106,6 +106,8 @@ class Modl(AlgorithmBase):
     def tell(self, state: ModlState, batch: Batch, outcomes: ArrayLike) -> ModlState:
         """Add the runs to the phase; when it is complete, eliminate."""
         y = self.accept(batch, outcomes)
+        left = self.runs_in_phase(state) - state.moments.n_runs
+        self.check_due(not state.finished and batch.stage == f"phase {state.phase + 1}" and batch.n_runs <= left)
         state = replace(
             state,
             moments=state.moments.add(batch.codes, y),

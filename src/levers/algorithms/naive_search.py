@@ -72,7 +72,8 @@ class NaiveSearch(AlgorithmBase):
         """Add the outcomes; when the test is complete, accept or move on."""
         y = self.accept(batch, outcomes)
         action = batch.focus
-        assert action is not None  # every batch of this search names its assignment
+        self.check_due(action is not None and action not in state.tried and state.action in (None, action))
+        assert action is not None  # checked above
         state = replace(
             state,
             action=action,

@@ -89,7 +89,9 @@ class ParentsFirst(AlgorithmBase):
             inside, modl = self._search(state)
             return replace(state, search=modl.tell(state.search, inside.narrow_batch(batch), y))
         factor = batch.focus
-        assert factor is not None  # every batch of the testing stage names its factor
+        self.check_due(batch.stage == TESTING and factor is not None and state.factor in (None, factor))
+        assert factor is not None  # checked above
+        self.check_due(factor not in state.tested and bool((batch.codes[:, factor] == state.level).all()))
         state = replace(
             state,
             factor=factor,
@@ -131,7 +133,7 @@ class ParentsFirst(AlgorithmBase):
             algorithm=self.name,
             n_runs=state.n_runs + inner.n_runs,
             failure_prob=self.failure_prob,
-            guarantee="needs every parent to move the outcome by at least half the tolerance; then the paper's theorem",
+            guarantee="needs every parent to move the outcome by at least the tolerance; then the paper's theorem",
             parents=tuple(self.space.names[k] for k in sorted(state.found)),
             runs_by_stage=state.runs_by_stage + inner.runs_by_stage,
         )

@@ -61,6 +61,8 @@ class SuccessiveElimination(AlgorithmBase):
     def tell(self, state: SuccessiveState, batch: Batch, outcomes: ArrayLike) -> SuccessiveState:
         """Add a round's outcomes; at its end, eliminate."""
         y = self.accept(batch, outcomes)
+        due = action_codes(self.space, state.alive[state.done : state.done + batch.n_runs])
+        self.check_due(not state.finished and due.shape == batch.codes.shape and bool((due == batch.codes).all()))
         sums = state.sums.copy()
         sums[state.done : state.done + batch.n_runs] += y
         state = replace(state, sums=sums, done=state.done + batch.n_runs, n_runs=state.n_runs + batch.n_runs)

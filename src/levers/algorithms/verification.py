@@ -1,7 +1,7 @@
 """Recompute a verdict from the raw outcomes."""
 
 import math
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -25,7 +25,8 @@ class Verification:
 def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """Make every design again from its seed, feed it the raw outcomes in order, and compare what comes out.
 
-    Only verdicts of `cfs` carry what this needs.
+    Only verdicts of `cfs` carry what this needs. The outcomes are those of the runs that the verdict counts: for an
+    interim one, of its complete blocks.
 
     >>> import numpy as np
     >>> from levers.algorithms.base import Problem
@@ -42,7 +43,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """
     if verdict.problem is None or verdict.algorithm != "cfs":
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
-    y = check_outcomes(outcomes, verdict.n_runs)
+    y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
     cfs = Cfs(verdict.problem, **dict(verdict.options))  # type: ignore[arg-type]
     state, done = cfs.start(), 0
     for block in verdict.blocks:
@@ -53,10 +54,10 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
                 return Verification(False, verdict, ("blocks",))
             state = cfs.tell(state, batch, y[done : done + batch.n_runs])
             done, remaining = done + batch.n_runs, remaining - batch.n_runs
-    if not state.finished:
-        found = cfs.interim(state)
-        return Verification(False, found or verdict, ("blocks",))
-    recomputed = cfs.verdict(state)
+    recomputed = cfs.verdict(state) if state.finished else cfs.interim(state)
+    if recomputed is None:
+        return Verification(False, verdict, ("blocks",))
+    recomputed = replace(recomputed, goal=verdict.goal)
     differences = tuple(
         f.name for f in fields(Verdict) if not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
     )

@@ -5,10 +5,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from levers.algorithms.base import Problem, Verdict
+from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
 from levers.cli.render import console, verdict_table
+from levers.core.checks import check_count
 from levers.experiments.progress import progress_bar
 from levers.experiments.worlds import run_on_world
 from levers.simulation.named import factory_line
@@ -28,8 +29,11 @@ def demo(
     Example:
       levers demo --seed 3
     """
+    check_count("seed", seed, 0)
     world = factory_line()
     space = world.space
+    problem = Problem(space, TOLERANCE, FAILURE_PROB, world.outcome.noise_sd)
+    chosen = make_algorithm(algorithm, problem)
     out = console()
     out.print(
         f"[bold]An injection-moulding line with {space.n_factors} levers[/bold], "
@@ -37,15 +41,13 @@ def demo(
         f"Wanted: a setting whose share of good parts is within {TOLERANCE} points of the best possible one, "
         f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
     )
-    problem = Problem(space, TOLERANCE, FAILURE_PROB, world.outcome.noise_sd)
-    verdict = _study(world, problem, algorithm, seed)
+    verdict = _study(world, chosen, seed)
     out.print(verdict_table(verdict))
     _report(out, world, verdict, problem, seed)
 
 
-def _study(world: World, problem: Problem, algorithm: str, seed: int) -> Verdict:
-    chosen = make_algorithm(algorithm, problem)
-    most = Modl(problem).most_runs if algorithm == "modl" else None
+def _study(world: World, chosen: Algorithm, seed: int) -> Verdict:
+    most = Modl(chosen.problem).most_runs if chosen.name == "modl" else None
     with progress_bar("runs on the line", most) as advance:
         return run_on_world(chosen, world, seed, on_batch=lambda batch: advance(batch.n_runs, batch.stage))
 

@@ -99,5 +99,7 @@ def _print(found: Plan) -> None:
     for row in found.trade_off:
         trade.add_row(f"{row.tolerance:.3g}", f"{row.runs:,}")
     out.print(trade)
+    if found.over_lower_bound is None:
+        return
     ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
     out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.design import Design, contrast_basis
-from levers.core.fit import Fit
+from levers.core.fit import Fit, residual_square
 from levers.core.moments import LevelSums, Moments
 
 
@@ -57,7 +57,8 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
         np.fill_diagonal(spread, 0.0)
         variances.append(spread)
     dof = sums.n_runs - 1 - sum(m - 1 for m in sizes)
-    return BlockEstimate(effects, tuple(variances), max(sums.square - explained, 0.0), dof)
+    left = residual_square(sums.square, explained, sums.n_runs - dof)
+    return BlockEstimate(effects, tuple(variances), left, dof)
 
 
 def independent_effects(

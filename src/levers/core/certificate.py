@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from levers.core.checks import check_choice, check_count, check_probability
 from levers.core.tails import slippage_tail, tail_grid
+from levers.errors import InvalidSettingError
 
 CERTIFICATES = ("slippage", "proven", "subgaussian")
+LEAST_FAILURE_PROB = 1e-8
+"""Below this the tables of tails do not reach far enough."""
 _FAR = 6.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _CLOSE = 0.01  # how far below failure_prob, on the log scale, an accepted bound may end
 _MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
@@ -47,7 +50,8 @@ def dp_bound(levels: Sequence[int], scale: float, cells: int | None = None, prov
             gain = (rise * slippage_tail(m - 1, lower)).max(axis=1)
         if n_gaps <= grid:
             beyond = float(slippage_tail(m - 1, np.array([n_gaps / (grid * step)]))[0])
-            gain = np.maximum(gain, (1.0 - value) * beyond)
+            rest = (1.0 - value) * beyond
+            gain = gain + rest if proven else np.maximum(gain, rest)  # proven: some gaps inside, some beyond
         value = np.minimum(value + gain, 1.0)
     return float(value[0])
 
@@ -134,6 +138,8 @@ def scale_needed(levels: tuple[int, ...], failure_prob: float, certificate: str 
     """
     check_choice("certificate", certificate, CERTIFICATES)
     check_probability("failure_prob", failure_prob)
+    if failure_prob < LEAST_FAILURE_PROB:
+        raise InvalidSettingError(f"certificates are computed for failure_prob of {LEAST_FAILURE_PROB:g} and above")
     for m in levels:
         check_count("levels", m, 2)
     if not levels:

@@ -1,6 +1,7 @@
 """A design and what was measured of it."""
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,11 @@ class Design:
     def n_runs(self) -> int:
         """How many runs."""
         return len(self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short fingerprint of the rows: a design made again from its seed must have the same one."""
+        return f"{zlib.crc32(np.ascontiguousarray(self.rows, dtype='<i2').tobytes()):08x}"
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:

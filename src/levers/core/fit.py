@@ -154,4 +154,13 @@ class Fit:
     def residual_square(self) -> float:
         """The sum of squared residuals."""
         explained = float(np.nansum(self.theta * self.moments.sums))
-        return max(self.moments.square - explained, 0.0)
+        return residual_square(self.moments.square, explained, self.rank)
+
+
+def residual_square(total: float, explained: float, rank: int) -> float:
+    """total - explained, but never less than what rounding may have eaten: too small would be a false promise.
+
+    >>> residual_square(1e20, 1e20, 3) > 1e5
+    True
+    """
+    return max(total - explained, 16 * float(np.finfo(np.float64).eps) * rank * total)

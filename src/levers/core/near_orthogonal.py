@@ -52,12 +52,13 @@ def _improved_column(
     unit = np.eye(m, dtype=np.float32)
     own = alike.diagonal().copy()
     load = alike @ unit[column]
-    cost = float(load[run, column].sum())
+    cost = float(load[run, column].sum(dtype=np.float64))
     many = max(1, n // 6)
     n_tried = min(n, max(8, n // 8))
     for _ in itertools.count() if rounds is None else range(rounds):
         stay = load[run, column] - own
-        tried = np.argpartition(load.min(axis=1) - stay, n_tried - 1)[:n_tried]  # the runs with most to gain
+        # the runs with most to gain; stable sorts, because ties broken by the processor would change the design
+        tried = np.argsort(load.min(axis=1) - stay, kind="stable")[:n_tried]
         change = load[tried][:, column] + load[:, column[tried]].T
         change -= stay[tried, None] + stay[None, :] + 2 * alike[tried]
         change[column[tried, None] == column[None, :]] = 0
@@ -65,7 +66,7 @@ def _improved_column(
         gain = change[np.arange(n_tried), partner]
         trial, n_swaps = column.copy(), 0
         free = np.ones(n, dtype=bool)
-        for i in np.argsort(gain):
+        for i in np.argsort(gain, kind="stable"):
             a, b = tried[i], partner[i]
             if gain[i] >= -_GAIN or n_swaps == many:
                 break
@@ -76,7 +77,7 @@ def _improved_column(
         if n_swaps == 0:
             return column
         new_load = alike @ unit[trial]
-        new_cost = float(new_load[run, trial].sum())
+        new_cost = float(new_load[run, trial].sum(dtype=np.float64))
         if new_cost < cost - _GAIN:
             column, load, cost = trial, new_load, new_cost
         elif many == 1:

@@ -221,16 +221,17 @@ def _factor_problems(factor: Factor) -> list[str]:
             problems.append(f"factor {factor.name!r} has an empty level; give it a name or remove it")
         elif isinstance(level, float) and not math.isfinite(level):
             problems.append(f"factor {factor.name!r} has level {level!r}; levels must be finite")
-    if not problems:
-        seen: list[Level] = []
-        for level in factor.levels:
-            if any(_same(level, other) for other in seen):
-                problems.append(f"factor {factor.name!r} lists level {level!r} twice; remove one")
-            seen.append(level)
-    if len(factor.levels) == 1:
-        problems.append(f"factor {factor.name!r} has 1 level; a lever needs at least two, so add one or leave it out")
     if len(factor.levels) > MAX_LEVELS:
         problems.append(f"factor {factor.name!r} has {len(factor.levels)} levels; at most {MAX_LEVELS} are possible")
+    if not problems:
+        seen: set[tuple[bool, Level]] = set()
+        for level in factor.levels:
+            key = (isinstance(level, bool), level)  # True is not 1
+            if key in seen:
+                problems.append(f"factor {factor.name!r} lists level {level!r} twice; remove one")
+            seen.add(key)
+    if len(factor.levels) == 1:
+        problems.append(f"factor {factor.name!r} has 1 level; a lever needs at least two, so add one or leave it out")
     return problems
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.loop import run_to_verdict
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
-from levers.core.checks import check_choice
+from levers.core.checks import check_choice, check_count
 from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSettingError
 from levers.experiments.progress import progress_bar
@@ -22,8 +23,8 @@ def optimize(
     fn: Callable[[Assignment], float],
     space: Space | Mapping[str, Sequence[Level]],
     *,
-    tolerance: float,
-    noise_sd: float,
+    tolerance: float | None = None,
+    noise_sd: float | None = None,
     failure_prob: float = 0.1,
     goal: str = "maximize",
     algorithm: str = DEFAULT_ALGORITHM,
@@ -34,7 +35,8 @@ def optimize(
     """Find the assignment at which a noisy function is best, up to `tolerance`, except with `failure_prob`.
 
     `fn` takes an assignment (a mapping of factor names to levels) and returns one noisy number; `noise_sd` is the
-    standard deviation of that noise. Other options go to the algorithm, for example `max_parents=3`.
+    standard deviation of that noise, estimated when it is not given. Instead of a tolerance, `budget=200` spends that
+    many runs. Other options go to the algorithm too, for example `max_parents=3`.
 
     >>> rng = np.random.default_rng(0)
     >>> def yield_of(run):
@@ -49,6 +51,8 @@ def optimize(
         raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
     problem = Problem(Space.of(space), tolerance, failure_prob, noise_sd)
     chosen = make_algorithm(algorithm, problem, **options)
+    if seed is not None:
+        check_count("seed", seed, 0)
     sign = 1.0 if goal == "maximize" else -1.0
 
     with progress_bar(f"{algorithm} runs", None, shown=progress) as advance:
@@ -62,7 +66,7 @@ def optimize(
                 advance(1, batch.stage)
             return batch, outcomes
 
-        return run_to_verdict(chosen, outcomes_of, np.random.default_rng(seed))
+        return replace(run_to_verdict(chosen, outcomes_of, np.random.default_rng(seed)), goal=goal)
 
 
 def _evaluate(fn: Callable[[Assignment], float], assignment: Assignment) -> float:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs_plan import error_shares, first_block
+from levers.algorithms.cfs_plan import cheap_scale, error_shares, first_block
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_count, check_positive
-from levers.core.construction import certified_design
+from levers.core.construction import certified_design, largest_design
 from levers.core.lower_bounds import necessary_runs, worst_case_bound
 from levers.core.screening import anytime_radius
 from levers.core.space import Level, Space
@@ -20,6 +20,8 @@ from levers.errors import InvalidSettingError
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
 _MOST_PARAMETERS = 300
+_MOST_DESIGNED = 100_000
+_MOST_RUNS = 1e15
 _MOST_LEVELS_FOR_LIMIT = 60  # factors up to which the exact fixed-size limit is computed
 
 
@@ -55,7 +57,7 @@ class Plan:
     one_at_a_time_runs: int
     lower_bound: int
     necessary_runs: int | None
-    over_lower_bound: float
+    over_lower_bound: float | None
     over_necessary: float | None
     trade_off: tuple[TradeOff, ...]
 
@@ -90,10 +92,14 @@ def plan(
     scale = scale_needed(levels, failure_prob, certificate)
     if tolerance is None:
         assert budget is not None  # one of the two is given
-        check_count("budget", budget, sum(m - 1 for m in n_levels) + 2)
-        tolerance = scale * check_positive("noise_sd", noise_sd) / math.sqrt(budget)
+        check_count("budget", budget, first_block(n_levels, estimate_noise=False))
+        tolerance = scale * check_positive("noise_sd", noise_sd) / math.sqrt(budget / _inflation(n_levels, budget))
     problem = Problem(whole, tolerance, failure_prob, noise_sd)
-    unit = (noise_sd / tolerance) ** 2
+    unit = (noise_sd / tolerance) * (noise_sd / tolerance)
+    if not scale**2 * unit < _MOST_RUNS:
+        raise InvalidSettingError(
+            f"a tolerance of {tolerance:g} with noise of {noise_sd:g} takes more than {_MOST_RUNS:.0e} runs; raise it"
+        )
     one_shot = max(math.ceil(scale**2 * unit), sum(m - 1 for m in n_levels) + 1)  # one run per parameter at least
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=min_effect is not None)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
@@ -116,19 +122,38 @@ def plan(
         n_factors=whole.n_factors,
         full_factorial=whole.n_assignments,
         one_shot_runs=one_shot,
-        worst_case_runs=max(first, selection) + _with_design(n_levels, selection),
+        worst_case_runs=_worst_case(n_levels, levels, shares.selection, certificate, unit),
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
         one_at_a_time_runs=_one_at_a_time(n_levels, one_shot),
         lower_bound=math.ceil(limit),
         necessary_runs=necessary,
-        over_lower_bound=one_shot / limit,
+        over_lower_bound=one_shot / limit if limit > 0 else None,
         over_necessary=None if necessary is None else one_shot / necessary,
         trade_off=tuple(
             TradeOff(tolerance * factor, math.ceil(scale**2 * unit / factor**2)) for factor in (0.5, 0.7, 1.0, 1.4, 2.0)
         ),
     )
+
+
+def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
+    """What a design of so many runs loses to an ideal one."""
+    if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS or n_runs > _MOST_DESIGNED:
+        return _TYPICAL_INFLATION
+    return largest_design(tuple(n_levels), n_runs, 0).inflation
+
+
+def _worst_case(
+    n_levels: Sequence[int], levels: tuple[int, ...], failure_prob: float, certificate: str, unit: float
+) -> int:
+    """The longest screening that the solver allows itself, then a selection over all levels.
+
+    Designs over fewer levels are smaller but can be less even, so the selection gets a margin.
+    """
+    screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first_block(n_levels, False))
+    selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate) ** 2 * unit))
+    return math.ceil(screening + 1.15 * selection + sum(n_levels))
 
 
 def _one_at_a_time(n_levels: Sequence[int], one_shot: int) -> int:
@@ -138,7 +163,7 @@ def _one_at_a_time(n_levels: Sequence[int], one_shot: int) -> int:
 
 def _with_design(n_levels: Sequence[int], runs_if_ideal: int) -> int:
     """Real runs that are worth so many ideal ones: the design is made where that is quick."""
-    if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS:
+    if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS or runs_if_ideal > _MOST_DESIGNED:
         return math.ceil(_TYPICAL_INFLATION * runs_if_ideal)
     return certified_design(tuple(n_levels), float(runs_if_ideal), 0).n_runs
 
