@@ -278,11 +278,10 @@ def test_a_budget_is_kept_with_unknown_noise_too(sizes: list[int], budget: int) 
 
 def test_a_large_effect_does_not_hide_the_noise() -> None:
     """Cancellation in the residuals must not make the noise look smaller than it is."""
-    world = additive_world([[0.0, 1e9], [0.0, 0.3], [0.0, 0.0, 0.0]])
-    failed = sum(
-        gap(world, study(world, seed, tolerance=0.2, known=False).assignment.codes) > 0.2 for seed in range(40)
-    )
-    assert failed <= 10
+    world = additive_world([[0.0, 1e8], [0.0, 0.3], [0.0, 0.0, 0.0]])
+    verdicts = [study(world, seed, tolerance=0.2, known=False) for seed in range(12)]
+    assert all(gap(world, verdict.assignment.codes) <= 0.2 for verdict in verdicts)
+    assert all(float((verdict.noise or "").split("at most ")[1]) > 1.0 for verdict in verdicts)
     exact = additive_world([[0.0, 5.0], [0.0, 0.0, 0.0]], Noise(1e-12))
     assert study(exact, 1, known=False).parents == ("X1",)
 
