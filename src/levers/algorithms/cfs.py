@@ -14,10 +14,14 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import (
+    LOOK_PAYS,
     Shares,
     cheap_scale,
+    dismissal_block,
     error_shares,
     first_block,
+    look_error,
+    look_quantile,
     next_block,
     pair_error,
     selection_pays,
@@ -110,9 +114,23 @@ class Cfs(AlgorithmBase):
 
     def _first_block(self) -> int | None:
         """Runs of the first screening block; None when a budget is too small to screen at all."""
-        n_runs = first_block(self.space.n_levels, self.problem.noise_sd is None)
+        n_runs = max(first_block(self.space.n_levels, self.problem.noise_sd is None), self._planned_look() or 0)
         too_small = self.budget is not None and 2 * n_runs > self.budget and self.problem.noise_sd is not None
         return None if too_small else n_runs
+
+    @property
+    def _look_error(self) -> float:
+        return look_error(self.shares, self.space.n_factors)
+
+    def _planned_look(self) -> int | None:
+        """With a known noise and least effect, a first block long enough to dismiss most factors, if that can pay."""
+        if self.min_effect is None or self.problem.noise_sd is None or self.problem.tolerance is None:
+            return None
+        quantile = look_quantile(self._look_error, self.noise == "gaussian")
+        planned = dismissal_block(self.space.n_levels, self.min_effect, self.problem.noise_sd, quantile)
+        levels = certified_levels(self.space.n_levels, self.max_parents)
+        scale = cheap_scale(levels, self.shares.selection, self._bound)
+        return planned if planned < LOOK_PAYS * (scale * self.problem.noise_sd / self.tolerance) ** 2 else None
 
     def start(self) -> CfsState:
         """All levels in play, no runs."""
@@ -220,6 +238,8 @@ class Cfs(AlgorithmBase):
         assert state.noise_sd is not None  # known from the start, or bounded after the first block
         assert state.rho is not None  # set by the first block
         shares, n_factors = self.shares, self.space.n_factors
+        plans_look = self._planned_look() is not None
+        first_look = plans_look and len(state.blocks) == 1
         planned = state.rho / _RHO_SHARE  # what rho is tuned to must not depend on outcomes
         if self.min_effect is not None and self.problem.noise_sd is not None:
             planned = (_DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
@@ -227,8 +247,9 @@ class Cfs(AlgorithmBase):
             noise_sd=state.noise_sd,
             pair_error=pair_error(shares.screening, self.space.n_levels, (self.max_parents or n_factors) < n_factors),
             pair_rho=state.rho,
-            dismissal_error=shares.dismissal / n_factors,
+            dismissal_error=shares.dismissal / n_factors - (self._look_error if plans_look else 0.0),
             dismissal_rho=_RHO_SHARE * planned,
+            first_look=look_quantile(self._look_error, self.noise == "gaussian") if first_look else None,
         )
 
     def _screen(self, state: CfsState) -> CfsState:

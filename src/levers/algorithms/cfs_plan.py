@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from scipy.stats import norm
+
 from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecast
 
@@ -14,6 +17,9 @@ FIRST_BLOCK = 1.8  # runs of the first block per parameter
 NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
 GROWTH = 0.3  # and at least this share of the runs so far
 _LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
+LOOK_SHARE = 0.9  # of the dismissals' share, for the first look
+LOOK_PAYS = 0.7  # a planned look must be shorter than this share of a design that settles everything
+_LOOK_MARGIN = 2.9  # the largest difference inside a factor without effect is mostly below so many standard errors
 _FEW = 3  # up to this many factors the tight certificate is cheap enough to look ahead with
 _WORTH = 0.99  # screening on must promise to cost less than this share of selecting now
 _GROWTHS = (1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 16.0, 20.0)
@@ -61,6 +67,30 @@ def first_block(n_levels: Sequence[int], estimate_noise: bool) -> int:
     """
     n_parameters = sum(m - 1 for m in n_levels)
     return max(math.ceil(FIRST_BLOCK * n_parameters), n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5))
+
+
+def look_error(shares: Shares, n_factors: int) -> float:
+    """Most of the dismissals' share is for a first look that can be planned, one claim a factor; the rest for later."""
+    return LOOK_SHARE * shares.dismissal / n_factors
+
+
+def look_quantile(error: float, gaussian: bool) -> float:
+    """The quantile of a comparison at a time fixed in advance: normal, or sqrt(2 log(1/a)) for sub-Gaussian noise.
+
+    >>> round(look_quantile(0.001, gaussian=True), 2), round(look_quantile(0.001, gaussian=False), 2)
+    (3.09, 3.72)
+    """
+    return float(norm.isf(error)) if gaussian else math.sqrt(2 * math.log(1 / error))
+
+
+def dismissal_block(n_levels: Sequence[int], min_effect: float, noise_sd: float, quantile: float) -> int:
+    """Runs of a first block after which most factors without effect are dismissed at once.
+
+    >>> dismissal_block([4] * 30, min_effect=0.5, noise_sd=1.0, quantile=3.2)
+    1191
+    """
+    typical = float(np.quantile(n_levels, 0.75))
+    return math.ceil(2 * typical * ((quantile + _LOOK_MARGIN) * noise_sd / min_effect) ** 2)
 
 
 def next_block(sizes: Sequence[int], n_runs: int) -> int:

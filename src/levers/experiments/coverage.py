@@ -87,6 +87,11 @@ def one_parent_world() -> World:
     return additive_world([[TOLERANCE * (1 + 1e-9), 0.0, 0.0, 0.0]] + [[0.0] * 4] * 5)
 
 
+def edge_world() -> World:
+    """Six parents whose effects range over exactly 0.6, with a second level that is hard to tell from the best."""
+    return additive_world([[0.6, 0.6 - TOLERANCE / 3 * (1 + 1e-9), 0.0]] * 6)
+
+
 def bernoulli_world() -> World:
     """Two factors that move a probability: gaps of half the tolerance of 0.2."""
     outcome = BernoulliOutcome({0: (0.1 + 1e-9, 0.0, 0.0), 1: (0.1 + 1e-9, 0.0)}, base=0.4)
@@ -113,6 +118,7 @@ def scenarios() -> list[Scenario]:
             lambda seed: random_world(5, 2, np.random.default_rng(seed), min_effect=0.6),
             {"min_effect": 0.6},
         ),
+        Scenario("least effect at its edge", lambda seed: edge_world(), {"min_effect": 0.6}),
         *worst,
         Scenario("one parent known, at the worst gap", lambda seed: one_parent_world(), {"max_parents": 1}),
         Scenario("mixed gaps", mixed_world),

@@ -4,16 +4,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs_plan import cheap_scale, error_shares, first_block
+from levers.algorithms.cfs_plan import (
+    LOOK_PAYS,
+    cheap_scale,
+    dismissal_block,
+    error_shares,
+    first_block,
+    look_error,
+    look_quantile,
+)
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_count, check_positive
 from levers.core.construction import certified_design, largest_design
 from levers.core.lower_bounds import necessary_runs, worst_case_bound
-from levers.core.screening import anytime_radius
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError
 
@@ -113,8 +118,11 @@ def plan(
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
     few = 2 * first + math.ceil(scale_needed(fewer, shares.selection, certificate) ** 2 * unit)
     if min_effect is not None:
-        settled = _runs_to_dismiss(n_levels, min_effect, noise_sd, shares.dismissal / whole.n_factors)
-        quick, few = min(quick, max(first, settled)), min(few, max(2 * first, settled))
+        quantile = look_quantile(look_error(shares, whole.n_factors), certificate != "subgaussian")
+        settled = dismissal_block(n_levels, min_effect, noise_sd, quantile)
+        if settled < LOOK_PAYS * selection:
+            first = max(first, settled)
+            quick, few = first, math.ceil(1.15 * first)
     return Plan(
         tolerance=tolerance,
         failure_prob=failure_prob,
@@ -122,7 +130,7 @@ def plan(
         n_factors=whole.n_factors,
         full_factorial=whole.n_assignments,
         one_shot_runs=one_shot,
-        worst_case_runs=_worst_case(n_levels, levels, shares.selection, certificate, unit),
+        worst_case_runs=_worst_case(n_levels, levels, first, shares.selection, certificate, unit),
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
@@ -145,13 +153,13 @@ def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
 
 
 def _worst_case(
-    n_levels: Sequence[int], levels: tuple[int, ...], failure_prob: float, certificate: str, unit: float
+    n_levels: Sequence[int], levels: tuple[int, ...], first: int, failure_prob: float, certificate: str, unit: float
 ) -> int:
     """The longest screening that the solver allows itself, then a selection over all levels.
 
     Designs over fewer levels are smaller but can be less even, so the selection gets a margin.
     """
-    screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first_block(n_levels, False))
+    screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first)
     selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate) ** 2 * unit))
     return math.ceil(screening + 1.15 * selection + sum(n_levels))
 
@@ -166,17 +174,3 @@ def _with_design(n_levels: Sequence[int], runs_if_ideal: int) -> int:
     if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS or runs_if_ideal > _MOST_DESIGNED:
         return math.ceil(_TYPICAL_INFLATION * runs_if_ideal)
     return certified_design(tuple(n_levels), float(runs_if_ideal), 0).n_runs
-
-
-def _runs_to_dismiss(n_levels: Sequence[int], min_effect: float, noise_sd: float, error: float) -> int:
-    """Runs after which a factor without effect is shown to have none of `min_effect`: radius and noise together."""
-    most = max(n_levels)
-    first = first_block(n_levels, estimate_noise=False)
-    n = first
-    while n < 10**12:
-        information = n / (2 * most)
-        radius = float(anytime_radius(np.array([information]), noise_sd, error, 0.1 * information)[0])
-        if radius + 2.5 * noise_sd / math.sqrt(information) <= min_effect:
-            break
-        n = math.ceil(1.1 * n)
-    return n
