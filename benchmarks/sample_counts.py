@@ -1,7 +1,6 @@
 """Mean runs on the paper's random worlds: python benchmarks/sample_counts.py (about 3 minutes on 2 cores)
 
-Tolerance 0.5, failure probability 0.1, 20 worlds x 5 repeats, seed 0. "target" is what a first prototype with ideal
-designs suggested as reachable with real ones.
+Tolerance 0.5, failure probability 0.1, 20 worlds x 5 repeats, seed 0. "target" is what the solver was asked to reach.
 """
 
 import dataclasses
