@@ -170,5 +170,7 @@ def certified_design(
         design = make_design(sizes, math.ceil(wanted), seed, origin)
         if design.n_runs >= runs_if_ideal * design.charge(single):
             return design
-        short = min(runs_if_ideal * design.charge(single), 1.5 * wanted) - design.n_runs
-        wanted = design.n_runs + max(1, math.ceil(0.6 * short))
+        excess = min(design.charge(single) - 1.0, 1.0)
+        # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
+        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
+        wanted = max(better, design.n_runs + 1.0)
