@@ -7,55 +7,40 @@ argument is in docs/theory.
 """
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, BlockRecord, Verdict, add_runs
+from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import (
-    LOOK_PAYS,
-    Shares,
-    cheap_scale,
-    dismissal_block,
-    error_shares,
     first_block,
-    look_error,
-    look_quantile,
     next_block,
-    pair_error,
     selection_pays,
 )
+from levers.algorithms.cfs_settings import MOST_CELLS, RHO_SHARE, CfsSettings
 from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
-from levers.core.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
-from levers.core.checks import check_choice, check_count, check_positive
+from levers.core.certificate import scale_needed
 from levers.core.construction import Origin, certified_design, largest_design
 from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
 from levers.core.screening import (
-    Confidence,
     Evidence,
-    Knowledge,
     Standing,
     anytime_noise_bound,
     assess,
     level_mask,
     noise_upper_bound,
 )
-from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
-
-NOISES = ("gaussian", "subgaussian")
-_DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
-_MOST_CELLS = 200_000_000  # runs times factors of the largest design: 400 MB
-_RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
+from levers.errors import OutcomeMismatchError, StateMismatchError
 
 
 @dataclass(frozen=True)
-class Cfs(AlgorithmBase):
+class Cfs(CfsSettings):
     """Screen levels at any time, then select among the rest on fresh runs with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
@@ -69,73 +54,10 @@ class Cfs(AlgorithmBase):
     8
     """
 
-    certificate: str = CERTIFICATES[0]
-    noise: str = NOISES[0]
-    max_parents: int | None = None
-    min_effect: float | None = None
-    budget: int | None = None
-    batch_size: int | None = None
-    name: str = field(init=False, default="cfs")
-
-    def __post_init__(self) -> None:
-        check_choice("certificate", self.certificate, CERTIFICATES[:2])
-        check_choice("noise", self.noise, NOISES)
-        self.check_max_parents(self.max_parents)
-        if self.min_effect is not None:
-            check_positive("min_effect", self.min_effect)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size)
-        if (self.budget is None) == (self.problem.tolerance is None):
-            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
-        if self.noise == "subgaussian" and self.problem.noise_sd is None:
-            raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
-        if self.failure_prob < LEAST_FAILURE_PROB:
-            raise InvalidSettingError(f"failure_prob must be at least {LEAST_FAILURE_PROB:g} for a certificate")
-        if self._most_runs() * self.space.n_factors > _MOST_CELLS:
-            raise InvalidSettingError(
-                f"this may take {self._most_runs():.2g} runs, more than a design can hold; raise the tolerance"
-            )
-        if self.budget is not None:
-            check_count("budget", self.budget, first_block(self.space.n_levels, self.problem.noise_sd is None))
-
-    @property
-    def shares(self) -> Shares:
-        """How the failure probability is shared out; decided before the first run."""
-        one_shot = self.budget is not None and self._first_block() is None
-        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, self.min_effect is not None)
-
-    @property
-    def _bound(self) -> str:
-        return "subgaussian" if self.noise == "subgaussian" else self.certificate
-
-    @property
-    def _known(self) -> Knowledge:
-        return Knowledge(self.max_parents, self.min_effect)
-
-    def _first_block(self) -> int | None:
-        """Runs of the first screening block; None when a budget is too small to screen at all."""
-        n_runs = max(first_block(self.space.n_levels, self.problem.noise_sd is None), self._planned_look() or 0)
-        too_small = self.budget is not None and 2 * n_runs > self.budget and self.problem.noise_sd is not None
-        return None if too_small else n_runs
-
-    @property
-    def _look_error(self) -> float:
-        return look_error(self.shares, self.space.n_factors)
-
-    def _planned_look(self) -> int | None:
-        """With a known noise and least effect, a first block long enough to dismiss most factors, if that can pay."""
-        if self.min_effect is None or self.problem.noise_sd is None or self.problem.tolerance is None:
-            return None
-        quantile = look_quantile(self._look_error, self.noise == "gaussian")
-        planned = dismissal_block(self.space.n_levels, self.min_effect, self.problem.noise_sd, quantile)
-        levels = certified_levels(self.space.n_levels, self.max_parents)
-        scale = cheap_scale(levels, self.shares.selection, self._bound)
-        return planned if planned < LOOK_PAYS * (scale * self.problem.noise_sd / self.tolerance) ** 2 else None
-
     def start(self) -> CfsState:
         """All levels in play, no runs."""
         n_levels = self.space.n_levels
-        first = self._first_block()
+        first = self.first_screening()
         return CfsState(
             stage=SELECTION if first is None else SCREENING,
             target=float(first or self.budget or 0),
@@ -201,7 +123,7 @@ class Cfs(AlgorithmBase):
         state = replace(
             state,
             evidence=evidence,
-            rho=state.rho or _RHO_SHARE * float(np.median(evidence.information[evidence.information > 0])),
+            rho=state.rho or RHO_SHARE * float(np.median(evidence.information[evidence.information > 0])),
             residual_square=state.residual_square + estimate.residual_square,
             residual_dof=state.residual_dof + estimate.residual_dof,
             blocks=(*state.blocks, block),
@@ -227,29 +149,11 @@ class Cfs(AlgorithmBase):
         ids = np.arange(self.space.n_factors)
         return assess(
             state.evidence.estimates,
-            self._confidence(state).radii(state.evidence.information),
+            self.confidence(state).radii(state.evidence.information),
             level_mask(state.active, most),
             np.isin(ids, state.parents),
             np.isin(ids, state.closed),
-            self._known,
-        )
-
-    def _confidence(self, state: CfsState) -> Confidence:
-        assert state.noise_sd is not None  # known from the start, or bounded after the first block
-        assert state.rho is not None  # set by the first block
-        shares, n_factors = self.shares, self.space.n_factors
-        plans_look = self._planned_look() is not None
-        first_look = plans_look and len(state.blocks) == 1
-        planned = state.rho / _RHO_SHARE  # what rho is tuned to must not depend on outcomes
-        if self.min_effect is not None and self.problem.noise_sd is not None:
-            planned = (_DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
-        return Confidence(
-            noise_sd=state.noise_sd,
-            pair_error=pair_error(shares.screening, self.space.n_levels, (self.max_parents or n_factors) < n_factors),
-            pair_rho=state.rho,
-            dismissal_error=shares.dismissal / n_factors - (self._look_error if plans_look else 0.0),
-            dismissal_rho=_RHO_SHARE * planned,
-            first_look=look_quantile(self._look_error, self.noise == "gaussian") if first_look else None,
+            self.known,
         )
 
     def _screen(self, state: CfsState) -> CfsState:
@@ -284,46 +188,32 @@ class Cfs(AlgorithmBase):
         left = None if self.budget is None else self.budget - state.n_runs
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
-        assert state.noise_sd is not None  # see _confidence
+        assert state.noise_sd is not None  # see confidence
         if selection_pays(
             state.evidence,
             now,
-            self._known,
-            confidence=self._confidence(state),
+            self.known,
+            confidence=self.confidence(state),
             n_runs=state.n_runs,
             following=following,
             failure_prob=self.shares.selection,
-            bound=self._bound,
+            bound=self.bound,
             tolerance=self.problem.tolerance,
             left=left,
-            most_screening=self._most_screening(state.noise_sd),
+            most_screening=self.most_screening(state.noise_sd),
         ):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
-            scale = scale_needed(now.at_stake, self.shares.selection, self._bound)
+            scale = scale_needed(now.at_stake, self.shares.selection, self.bound)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
-            target = min(target, _MOST_CELLS / self.space.n_factors)
+            target = min(target, MOST_CELLS / self.space.n_factors)
             return replace(state, stage=SELECTION, target=target)
         return replace(state, target=float(following))
 
-    def _most_screening(self, noise_sd: float) -> float:
-        """Runs of a single design that would settle everything at once: screening for longer cannot be worth it."""
-        if self.problem.tolerance is None:
-            return math.inf
-        levels = certified_levels(self.space.n_levels, self.max_parents)
-        scale = cheap_scale(levels, self.shares.selection, self._bound)
-        return max((scale * noise_sd / self.tolerance) ** 2, float(self._first_block() or 0))
-
-    def _most_runs(self) -> float:
-        """Runs of the largest design that may come up, as far as is known before the first run."""
-        if self.budget is not None:
-            return float(self.budget)
-        return self._most_screening(self.problem.noise_sd or 0.0)
-
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
-        assert state.noise_sd is not None  # see _confidence
+        assert state.noise_sd is not None  # see confidence
         effects = estimate.effects
         if self.noise == "gaussian":
             # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
@@ -332,7 +222,7 @@ class Cfs(AlgorithmBase):
         leaders = list(state.leaders)
         for k, values in zip(state.open_factors, effects, strict=True):
             leaders[k] = state.active[k][int(np.argmax(values))]
-        scale = scale_needed(state.at_stake(self.max_parents), self.shares.selection, self._bound)
+        scale = scale_needed(state.at_stake(self.max_parents), self.shares.selection, self.bound)
         reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
         if state.upper_loss is not None and reached >= state.upper_loss:
             # known from the design alone, before any outcome: the screening's certificate is the better one
@@ -359,7 +249,7 @@ class Cfs(AlgorithmBase):
     def verdict(self, state: CfsState) -> Verdict:
         """The verdict of a finished study."""
         assert state.certified is not None  # set by whatever finished the study
-        assert state.noise_sd is not None  # see _confidence
+        assert state.noise_sd is not None  # see confidence
         selected = bool(state.blocks) and state.blocks[-1].stage == SELECTION
         estimates, intervals = loss_intervals(
             state.evidence,
@@ -382,13 +272,13 @@ class Cfs(AlgorithmBase):
             n_runs=sum(block.n_runs for block in state.blocks),
             tolerance=state.certified,
             failure_prob=self.failure_prob,
-            guarantee=selection_guarantee(selected, self._bound, known, self.max_parents, self.min_effect),
+            guarantee=selection_guarantee(selected, self.bound, known, self.max_parents, self.min_effect),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
             runs_by_stage=stages,
             intervals=intervals,
-            certificate=self._bound if selected else "anytime",
+            certificate=self.bound if selected else "anytime",
             noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
             problem=self.problem,
             options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
