@@ -8,7 +8,11 @@
     ├── InvalidWorldError        a structural causal model that is inconsistent or too large
     ├── OutcomeMismatchError     outcomes that do not fit the batch they answer
     ├── InvalidOutcomeError      outcomes that are not finite numbers
-    └── StateMismatchError       a saved state that belongs to something else
+    ├── StateMismatchError       a saved state that belongs to something else
+    ├── StudyError               a study that does not exist, exists already, or cannot do this now
+    ├── TrialError               a trial that does not exist, or is in a state that does not allow this
+    ├── SheetError               a sheet that cannot be read, or has rows that are wrong; lists them
+    └── StorageError             a storage that cannot be reached, or has another schema
 
 All are also ValueErrors, so code that catches ValueError keeps working.
 """
@@ -50,6 +54,22 @@ class InvalidOutcomeError(LeversError):
 
 class StateMismatchError(LeversError):
     """A saved state does not belong to the class or algorithm that reads it."""
+
+
+class StudyError(LeversError):
+    """A study does not exist, exists already, or cannot do what was asked now."""
+
+
+class TrialError(LeversError):
+    """A trial does not exist, or its state does not allow what was asked."""
+
+
+class SheetError(LeversError):
+    """A sheet cannot be read, or has rows that are wrong. Nothing of it was stored."""
+
+
+class StorageError(LeversError):
+    """A storage cannot be reached, or was written by another version."""
 
 
 def raise_together(error: type[LeversError], problems: Sequence[str]) -> None:

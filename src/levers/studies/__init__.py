@@ -1,0 +1,1 @@
+"""Studies: events in, state folded, verdict out. The only part that keeps anything."""
