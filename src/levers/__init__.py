@@ -16,6 +16,9 @@ from levers.experiments.comparison import Comparison
 from levers.experiments.functions import optimize
 from levers.experiments.planning import Plan, plan
 from levers.experiments.worlds import run_on_world
+from levers.studies.managing import copy_study, create_study, delete_study, list_studies, load_study
+from levers.studies.study import Study
+from levers.studies.trials import Trial, TrialState
 
 __all__ = [
     "ALGORITHMS",
@@ -28,9 +31,17 @@ __all__ = [
     "Plan",
     "Problem",
     "Space",
+    "Study",
+    "Trial",
+    "TrialState",
     "Verdict",
     "Verification",
+    "copy_study",
+    "create_study",
+    "delete_study",
     "from_json",
+    "list_studies",
+    "load_study",
     "make_algorithm",
     "optimize",
     "plan",

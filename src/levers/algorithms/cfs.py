@@ -133,7 +133,7 @@ class Cfs(CfsSettings):
         )
         if state.stage == SELECTION:
             return self._select(state, design, estimate, seed)
-        return self._decide(self._screen(self._bound_noise(state)))
+        return self.decide(self.screen(self._bound_noise(state)))
 
     def _bound_noise(self, state: CfsState) -> CfsState:
         """When the noise is not known: an upper bound from the first block, and one that holds at any time."""
@@ -144,7 +144,8 @@ class Cfs(CfsSettings):
         bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
 
-    def _standing(self, state: CfsState) -> Standing:
+    def standing(self, state: CfsState) -> Standing:
+        """What the evidence says at this point, under what the user knows."""
         most = max(self.space.n_levels)
         ids = np.arange(self.space.n_factors)
         return assess(
@@ -156,9 +157,9 @@ class Cfs(CfsSettings):
             self.known,
         )
 
-    def _screen(self, state: CfsState) -> CfsState:
+    def screen(self, state: CfsState) -> CfsState:
         """Drop what the evidence rules out and write it into the ledger."""
-        now = self._standing(state)
+        now = self.standing(state)
         active = tuple(tuple(np.flatnonzero(row).tolist()) for row in now.active)
         dropped = tuple(
             Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
@@ -176,13 +177,13 @@ class Cfs(CfsSettings):
             eliminations=state.eliminations + dropped,
         )
 
-    def _decide(self, state: CfsState) -> CfsState:
+    def decide(self, state: CfsState) -> CfsState:
         """Stop, go on screening, or select."""
         assert state.upper_loss is not None  # screening has just set it
         enough = 0.0 if self.budget is not None else self.tolerance
         if state.upper_loss <= enough:
             return replace(state, finished=True, certified=state.upper_loss)
-        now = self._standing(state)
+        now = self.standing(state)
         sizes = state.open_sizes
         following = next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - state.n_runs

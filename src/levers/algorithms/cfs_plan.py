@@ -1,7 +1,7 @@
 """How CFS shares out its failure probability and decides how long to screen."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -125,18 +125,45 @@ def selection_pays(
     if tolerance is not None and n_runs + following > most_screening:
         return True
     cost_now = _cost(cheap_scale(now.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, 0.0, left)
+    costs = screening_costs(
+        evidence,
+        now,
+        known,
+        confidence=confidence,
+        n_runs=n_runs,
+        following=following,
+        failure_prob=failure_prob,
+        bound=bound,
+        tolerance=tolerance,
+        left=left,
+    )
+    return all(cost >= _WORTH * cost_now for cost in costs)
+
+
+def screening_costs(
+    evidence: Evidence,
+    now: Standing,
+    known: Knowledge,
+    *,
+    confidence: Confidence,
+    n_runs: int,
+    following: int,
+    failure_prob: float,
+    bound: str,
+    tolerance: float | None,
+    left: int | None,
+) -> Iterator[float]:
+    """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
+    cost_now = _cost(cheap_scale(now.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, 0.0, left)
     for growth in _GROWTHS:
         more = max(n_runs * (growth - 1), float(following))
         if more >= (left if left is not None else cost_now):
             break
         then = forecast(evidence, 1 + more / n_runs, confidence, now, known)
         if tolerance is not None and then.upper_loss <= tolerance:
-            cost = more
+            yield more
         else:
-            cost = _cost(cheap_scale(then.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, more, left)
-        if cost < _WORTH * cost_now:
-            return False
-    return True
+            yield _cost(cheap_scale(then.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, more, left)
 
 
 def _cost(scale: float, noise_sd: float, tolerance: float | None, more: float, left: int | None) -> float:

@@ -9,7 +9,7 @@ from levers.cli.render import Format, console, rows_as_csv, rows_as_json, rows_a
 from levers.core.schedules import SCHEDULES
 from levers.errors import InvalidSettingError
 from levers.experiments.comparison import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
-from levers.experiments.progress import progress_bar
+from levers.progress import progress_bar
 
 
 def parse_range(text: str) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
 from levers.cli.render import console, verdict_table
 from levers.core.checks import check_count
-from levers.experiments.progress import progress_bar
 from levers.experiments.worlds import run_on_world
+from levers.progress import progress_bar
 from levers.simulation.named import factory_line
 from levers.simulation.scm import World
 from levers.simulation.truth import best_assignment, gap, true_parents

@@ -14,7 +14,7 @@ from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
 from levers.core.checks import check_choice, check_count
 from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSettingError
-from levers.experiments.progress import progress_bar
+from levers.progress import progress_bar
 
 GOALS = ("maximize", "minimize")
 

@@ -1,0 +1,143 @@
+"""Combinations that cannot be run: the factors they tie together become one factor of the combinations allowed.
+
+An additive model of two factors is a special case of any model of the pair, so nothing is assumed that was not assumed
+before, every run of the merged space can be made, and every theorem applies to it as it stands.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.core.space import Assignment, Codes, Factor, Level, Space
+from levers.errors import InvalidSpaceError
+
+MAX_MERGED = 256
+"""The most combinations that one merged factor may have."""
+
+Forbidden = tuple[tuple[tuple[str, Level], ...], ...]
+"""Combinations that cannot be run, each as (factor, level) parts."""
+
+
+def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -> Forbidden:
+    """Check combinations against the space: each names two or more factors and one level of each.
+
+    >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 2]})
+    >>> forbidden_combinations(space, [{"heat": "high", "speed": 2}])
+    ((('heat', 'high'), ('speed', 2)),)
+    """
+    found = []
+    for combination in given:
+        if not isinstance(combination, Mapping) or len(combination) < 2:
+            raise InvalidSpaceError(f"a forbidden combination names two or more factors, not {combination!r}")
+        parts = [
+            (factor := space.factors[space.position(name)], factor.code(level)) for name, level in combination.items()
+        ]
+        found.append(tuple((factor.name, factor.levels[code]) for factor, code in parts))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Merging:
+    """The space as people see it (`outer`) and as the algorithm sees it (`inner`), and the way between them.
+
+    >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 2], "shift": ["day", "night"]})
+    >>> merging = Merging.of(space, ((("heat", "high"), ("speed", 2)),))
+    >>> merging.inner.names, merging.inner.n_levels
+    (('heat + speed', 'shift'), (3, 2))
+    >>> merging.inner.factors[0].levels[2], dict(merging.assignment([2, 1]))
+    ('high, 1', {'heat': 'high', 'speed': 1, 'shift': 'night'})
+    """
+
+    outer: Space
+    inner: Space
+    groups: tuple[tuple[int, ...], ...]
+    tables: tuple[Codes, ...]
+
+    @classmethod
+    def of(cls, space: Space, forbidden: Forbidden) -> "Merging":
+        """Merge what the forbidden combinations tie together; without any, both spaces are the same."""
+        ties = nx.Graph()
+        ties.add_nodes_from(range(space.n_factors))
+        for combination in forbidden:
+            nx.add_path(ties, [space.position(name) for name, _ in combination])
+        groups = tuple(sorted(tuple(sorted(part)) for part in nx.connected_components(ties)))
+        tables = tuple(_allowed(space, group, forbidden) for group in groups)
+        if not forbidden:
+            return cls(space, space, groups, tables)
+        factors = [_merged(space, group, table) for group, table in zip(groups, tables, strict=True)]
+        return cls(space, Space(factors), groups, tables)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether any factors were merged."""
+        return self.inner is not self.outer
+
+    def expand(self, codes: ArrayLike) -> Codes:
+        """Level positions of all factors, from rows of the inner space."""
+        inner = np.asarray(codes, dtype=np.int16)
+        if not self.is_merged:
+            return inner
+        outer = np.empty((len(inner), self.outer.n_factors), dtype=np.int16)
+        for column, (group, table) in enumerate(zip(self.groups, self.tables, strict=True)):
+            outer[:, group] = table[inner[:, column]]
+        return outer
+
+    def contract(self, codes: ArrayLike) -> Codes:
+        """Rows of the inner space, from level positions of all factors; -1 where a combination is forbidden."""
+        outer = np.asarray(codes, dtype=np.int16)
+        if not self.is_merged:
+            return outer
+        inner = np.full((len(outer), self.inner.n_factors), -1, dtype=np.int16)
+        for column, (group, table) in enumerate(zip(self.groups, self.tables, strict=True)):
+            sizes = [self.outer.n_levels[k] for k in group]
+            places = np.full(int(np.prod(sizes)), -1, dtype=np.int16)
+            places[np.ravel_multi_index(tuple(table.T), sizes)] = np.arange(len(table))
+            inner[:, column] = places[np.ravel_multi_index(tuple(outer[:, group].T), sizes)]
+        return inner
+
+    def assignment(self, codes: ArrayLike) -> Assignment:
+        """The assignment of all factors that an inner row stands for."""
+        return self.outer.assignment(self.expand(np.asarray(codes, dtype=np.int16)[None, :])[0])
+
+
+def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
+    """The combinations of a group's levels that can be run."""
+    if len(group) == 1:
+        return np.arange(space.n_levels[group[0]], dtype=np.int16)[:, None]
+    names = [space.names[k] for k in group]
+    n_cells = int(np.prod([space.n_levels[k] for k in group]))
+    if n_cells > 100 * MAX_MERGED:
+        raise InvalidSpaceError(_too_many(names, n_cells))
+    ruled_out = [
+        {space.position(name): space.factors[space.position(name)].code(level) for name, level in combination}
+        for combination in forbidden
+    ]
+    cells = [
+        cell
+        for cell in product(*(range(space.n_levels[k]) for k in group))
+        if not any(all(dict(zip(group, cell, strict=True)).get(k) == code for k, code in c.items()) for c in ruled_out)
+    ]
+    if len(cells) < 2:
+        raise InvalidSpaceError(f"the forbidden combinations leave {len(cells)} settings of {', '.join(names)}")
+    if len(cells) > MAX_MERGED:
+        raise InvalidSpaceError(_too_many(names, len(cells)))
+    return np.array(cells, dtype=np.int16)
+
+
+def _too_many(names: Sequence[str], n_cells: int) -> str:
+    return (
+        f"the forbidden combinations tie {', '.join(names)} together into one factor of {n_cells} combinations, "
+        f"more than {MAX_MERGED}; forbid fewer, or leave out levels"
+    )
+
+
+def _merged(space: Space, group: Sequence[int], table: Codes) -> Factor:
+    factors = [space.factors[k] for k in group]
+    if len(group) == 1:
+        return factors[0]
+    levels = [", ".join(str(f.levels[code]) for f, code in zip(factors, row, strict=True)) for row in table]
+    return Factor(" + ".join(f.name for f in factors), levels)

@@ -1,0 +1,92 @@
+"""Which outcomes may be taken: checks made before anything is stored."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from levers.errors import InvalidOutcomeError, TrialError
+from levers.studies.events import Numbers, Values
+from levers.studies.fold import StudyState
+from levers.studies.trials import TrialState
+
+_TAKEN = (TrialState.RUNNING, TrialState.STALE, TrialState.FAIL)
+
+
+def outcome_number(trial: int, value: object) -> float:
+    """An outcome as a number; NaN stands for a run without one.
+
+    >>> outcome_number(3, "2.5")
+    2.5
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {value!r}; it must be a number") from None
+    if math.isinf(number):
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {number}; it must be finite")
+    return number
+
+
+def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> tuple[Numbers, Values, list[tuple[int, str]]]:
+    """Split told outcomes into those to store and those that are wrong, as (place in the list, reason).
+
+    An outcome that was told before with the same value is neither: telling twice changes nothing.
+    """
+    n = state.trials.n_trials
+    known = (trials >= 0) & (trials < n)
+    problems = [(int(i), f"there is no trial {trials[i]}; trials are 0 to {n - 1}") for i in np.flatnonzero(~known)]
+    order = np.argsort(trials, kind="stable")
+    twice = order[1:][np.diff(trials[order]) == 0]
+    problems += [(int(i), f"trial {trials[i]} comes twice") for i in twice]
+    places = np.flatnonzero(known)
+    states = state.trials.state[trials[places]]
+    block = state.open_block
+    in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
+    fresh = in_open & np.isin(states, _TAKEN)
+    if block is not None:
+        rows = state.trials.row[trials[places]]
+        fresh[fresh] = np.isnan(block.values[rows[fresh]])
+        # two trials of one row in the same telling: the first counts
+        fresh[np.flatnonzero(fresh)[_repeats(rows[fresh])]] = False
+    for i in places[~fresh]:
+        reason = why_not(state, int(trials[i]), float(values[i]))
+        if reason is not None:
+            problems.append((int(i), reason))
+    keep = places[fresh]
+    return trials[keep], values[keep], sorted(problems)
+
+
+def _repeats(rows: Numbers) -> Numbers:
+    """Places of values that came before in the list."""
+    _, first = np.unique(rows, return_index=True)
+    return np.setdiff1d(np.arange(len(rows)), first)
+
+
+def why_not(state: StudyState, trial: int, value: float) -> str | None:
+    """Why an outcome cannot be taken; None when it is the one that is known already."""
+    block = state.blocks[state.trials.block[trial]]
+    row = int(state.trials.row[trial])
+    match TrialState(state.trials.state[trial]):
+        case TrialState.COMPLETE:
+            before = float(block.values[row])
+            if before == value:
+                return None
+            return f"trial {trial} was told {before:g} already, not {value:g}; use `correct` if that was wrong"
+        case TrialState.WAITING:
+            return f"trial {trial} was not asked for yet; `ask` hands it out"
+        case TrialState.ABANDONED | TrialState.STALE | TrialState.FAIL | TrialState.RUNNING:
+            holder = int(block.holders[row])
+            if holder != trial:
+                return f"trial {trial} is not needed any more: trial {holder} did the same run and was told first"
+            return f"trial {trial} is not needed any more: its block was designed again after a correction"
+
+
+def check_running(state: StudyState, trials: Sequence[int]) -> None:
+    """Refuse trials that cannot fail now."""
+    for trial in trials:
+        if not 0 <= trial < state.trials.n_trials:
+            raise TrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+        found = TrialState(state.trials.state[trial])
+        if found is not TrialState.RUNNING:
+            raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")

@@ -1,0 +1,140 @@
+"""What a study does next: pure functions from its state to the events that follow."""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from levers.algorithms.base import Batch
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_absorb import absorb
+from levers.studies.events import Created, Decided, Event, Numbers, Opened, Revised
+from levers.studies.fold import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState
+from levers.studies.spec import StudySpec
+from levers.studies.trials import TrialState
+
+
+def first_events(spec: StudySpec) -> list[Event]:
+    """A study begins with its first block designed."""
+    start = spec.solver.start()
+    return [Created(spec), Decided(start), *_opening(spec, start, 0)]
+
+
+def following_events(state: StudyState) -> list[Event]:
+    """When the open block is complete: what the algorithm makes of it, and the next block unless that is the end."""
+    block = state.open_block
+    if block is None or block.n_missing:
+        return []
+    spec = state.spec
+    known = spec.solver.tell(state.known[-1], block.batch, spec.sign * block.values)
+    for past in state.past[state.n_past_used :]:
+        known = absorbed(spec, known, spec.merging.contract(past.codes), past.values, "past data")
+    return [Decided(known, len(state.past)), *_opening(spec, known, len(state.blocks))]
+
+
+def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
+    step = spec.solver.ask(known, spec.generator(block))
+    return [Opened(step)] if isinstance(step, Batch) else []
+
+
+def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
+    """What is known with runs added that were made, but are not due. Only cfs can use them."""
+    if isinstance(spec.solver, Cfs) and len(values):
+        return absorb(spec.solver, known, codes, spec.sign * values, stage)
+    return known
+
+
+def next_trials(state: StudyState, n: int) -> Numbers:
+    """Up to n trials that wait: rows asked again first, then new ones."""
+    block = state.open_block
+    if block is None:
+        return np.zeros(0, dtype=np.int64)
+    again = list(islice((t for t in state.again if state.trials.state[t] == TrialState.WAITING), n))
+    last = min(state.fresh + n - len(again), block.first + block.n_runs)
+    return np.concatenate([np.array(again, dtype=np.int64), np.arange(state.fresh, last)])
+
+
+def expired_trials(state: StudyState, now: float) -> Numbers:
+    """The trials whose deadline has passed."""
+    heap, places, late = state.expiring, [0], []
+    while places:  # down the heap as far as deadlines have passed, so that leases that live on cost nothing
+        i = places.pop()
+        if i < len(heap) and heap[i][0] <= now:
+            _, lease, trials = heap[i]
+            late += [t for t in trials if (state.trials.state[t], state.trials.lease[t]) == (TrialState.RUNNING, lease)]
+            places += [2 * i + 1, 2 * i + 2]
+    return np.array(sorted(late), dtype=np.int64)
+
+
+def revision(state: StudyState, corrected: int) -> Revised | None:
+    """The decisions since a corrected trial's block, taken again; None when nothing was decided on it yet.
+
+    Blocks that would be designed the same again keep their part. Others stay as evidence: their rows were chosen before
+    their outcomes, so the anytime radii hold for them too (docs/decisions/0012).
+    """
+    spec, solver = state.spec, state.spec.solver
+    first = int(state.trials.block[corrected])
+    if state.blocks[first].role == OPEN:
+        return None
+    known = state.known[first]
+    roles, states = [], []
+    for i in range(first, len(state.blocks)):
+        block = state.blocks[i]
+        role = _role_again(state, known, i)
+        if role == OPEN:
+            roles.append(role)
+            break
+        if role == AS_DESIGNED:
+            known = solver.tell(known, block.batch, spec.sign * block.values)
+        elif role == AS_RUN:
+            known = absorbed(spec, known, *_finished_rows(block), "kept after a correction")
+        roles.append(role)
+        states.append(known)
+    return Revised(first, tuple(roles), tuple(states), _changes(spec, state.known[-1], known))
+
+
+def after_revision(state: StudyState) -> list[Event]:
+    """The next block, if the revision closed the open one or brought a finished study back."""
+    return [] if state.open_block is not None else _opening(state.spec, state.known[-1], len(state.blocks))
+
+
+def _role_again(state: StudyState, known: Any, i: int) -> str:
+    """How a block is used when `known` comes before it."""
+    spec, block = state.spec, state.blocks[i]
+    if block.role in (AS_RUN, SET_ASIDE):
+        return block.role
+    step = spec.solver.ask(known, spec.generator(i))
+    if isinstance(step, Batch):
+        asked, made = step, block.batch
+        if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
+            return block.role
+        return AS_RUN if isinstance(spec.solver, Cfs) else SET_ASIDE
+    return SET_ASIDE
+
+
+def _finished_rows(block: Block) -> tuple[Any, Any]:
+    done = ~np.isnan(block.values)
+    return block.batch.codes[done], block.values[done]
+
+
+def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
+    """What is different now, in words."""
+    factors = spec.merging.inner.factors
+    lines = []
+    gone = [{(e.factor, e.level) for e in getattr(known, "eliminations", ())} for known in (before, after)]
+    for k, level in sorted(gone[0] - gone[1]):
+        lines.append(f"{factors[k].name}={factors[k].levels[level]} was ruled out and is back in play")
+    for k, level in sorted(gone[1] - gone[0]):
+        lines.append(f"{factors[k].name}={factors[k].levels[level]} is now ruled out")
+    leaders = [getattr(known, "leaders", ()) for known in (before, after)]
+    for k, (old, new) in enumerate(zip(*leaders, strict=False)):
+        if old != new:
+            lines.append(
+                f"the leading level of {factors[k].name} is {factors[k].levels[new]}, not {factors[k].levels[old]}"
+            )
+    ended = [bool(getattr(known, "finished", False)) for known in (before, after)]
+    if ended[0] != ended[1]:
+        lines.append(
+            "the study is finished now" if ended[1] else "the study is no longer finished: more runs are needed"
+        )
+    return tuple(lines)

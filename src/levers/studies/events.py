@@ -1,0 +1,129 @@
+"""What can happen in a study. The log of these is the truth; everything else follows from it."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.algorithms.base import Batch
+from levers.core.codec import serialisable
+from levers.core.space import Codes
+from levers.studies.spec import StudySpec
+
+Numbers: TypeAlias = NDArray[np.int64]
+Values: TypeAlias = NDArray[np.float64]
+
+
+def numbers(trials: ArrayLike) -> Numbers:
+    """Trial numbers as an array."""
+    return np.atleast_1d(np.asarray(trials, dtype=np.int64))
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Created:
+    """A study began."""
+
+    spec: StudySpec
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """The algorithm took in everything up to here; `past` counts the imports it has used. None before any block."""
+
+    state: Any
+    past: int = 0
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A block of runs was designed. Its rows are kept before any of them is handed out."""
+
+    batch: Batch
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Trials were handed to a worker, until a deadline (seconds since 1970) if there is one."""
+
+    trials: Numbers
+    worker: str
+    deadline: float | None = None
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Outcomes came."""
+
+    trials: Numbers
+    values: Values
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Failed:
+    """Runs that gave no outcome; their rows are asked again."""
+
+    trials: Numbers
+    reason: str
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Expired:
+    """Trials whose deadline passed; their rows are asked again."""
+
+    trials: Numbers
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """An outcome turned out to be another one. `who` and when are kept with every event."""
+
+    trial: int
+    before: float
+    value: float
+    reason: str
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Revised:
+    """Decisions from block `first` on were taken again after a correction.
+
+    `states[i]` is what the algorithm knows after block first + i, and `roles[i]` how that block's runs were used.
+    """
+
+    first: int
+    roles: tuple[str, ...]
+    states: tuple[Any, ...]
+    changes: tuple[str, ...]
+
+
+@serialisable
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """Runs made before or beside the study: level positions of all factors, and outcomes."""
+
+    codes: Codes
+    values: Values
+    note: str
+
+
+Event: TypeAlias = Created | Decided | Opened | Asked | Told | Failed | Expired | Corrected | Revised | Imported
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event in the log: its place, when (seconds since 1970), who, and what."""
+
+    seq: int
+    at: float
+    who: str
+    event: Event

@@ -1,0 +1,85 @@
+"""Run a function on what a study asks for."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+
+from levers.algorithms.base import Verdict
+from levers.core.checks import check_count, check_positive
+from levers.core.space import Assignment
+from levers.errors import InvalidSettingError, StudyError, TrialError
+from levers.progress import progress_bar
+from levers.studies.study import Study
+from levers.studies.trials import Trial
+
+MOST_FAILURES = 20
+"""Runs that may give NaN in a row before `optimize` gives up."""
+
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+
+
+def run_study(
+    study: Study,
+    fn: Callable[[Assignment], float],
+    *,
+    workers: int,
+    timeout: float | None,
+    lease: float | None,
+    progress: bool,
+) -> Verdict | None:
+    """Ask, run in up to `workers` threads, tell as results come; see `Study.optimize`."""
+    check_count("workers", workers)
+    if timeout is not None:
+        check_positive("timeout", timeout)
+    if not callable(fn):
+        raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
+    until = None if timeout is None else time.monotonic() + timeout
+    with progress_bar(f"{study.name} runs", None, shown=progress) as advance, ThreadPoolExecutor(workers) as pool:
+        under_way: dict[Future[float], Trial] = {}
+        pause, failures = _SHORTEST_WAIT, 0
+        try:
+            while not study.is_finished:
+                over = until is not None and time.monotonic() >= until
+                if over and not under_way:
+                    return None
+                free = 0 if over else workers - len(under_way)
+                asked = study.ask(free, lease=lease) if free else []
+                under_way |= {pool.submit(fn, trial.params): trial for trial in asked}
+                if not under_way:  # others have the rest of the block
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_WAIT)
+                    continue
+                pause = _SHORTEST_WAIT
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    trial = under_way.pop(future)
+                    failures = 0 if _finish(study, trial, future) else failures + 1
+                    advance(1, trial.stage)
+                if failures >= MOST_FAILURES:
+                    raise StudyError(f"the last {failures} runs gave no outcome; mend the function, then go on")
+        except BaseException:
+            for future, trial in under_way.items():
+                future.cancel()
+                _let_go(study, trial)
+            raise
+    return study.verdict()
+
+
+def _finish(study: Study, trial: Trial, future: "Future[float]") -> bool:
+    """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none."""
+    try:
+        value = float(future.result())
+    except BaseException as error:
+        study.fail(trial, f"{type(error).__name__}: {error}")
+        raise
+    try:
+        study.tell(trial, value)
+    except TrialError:  # its lease ran out and another worker was faster
+        return True
+    return value == value
+
+
+def _let_go(study: Study, trial: Trial) -> None:
+    with suppress(TrialError):  # told or expired meanwhile
+        study.fail(trial, "stopped")

@@ -1,0 +1,73 @@
+"""The contract of a storage: logs by study name, appended to under a lock, and snapshots that may be thrown away."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from levers.core.codec import from_json, to_json
+from levers.studies.events import Event, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as it is kept: the event as JSON text."""
+
+    seq: int
+    at: float
+    who: str
+    kind: str
+    data: str
+
+    @classmethod
+    def of(cls, record: Record) -> "Stored":
+        """A record, written."""
+        return cls(record.seq, record.at, record.who, type(record.event).__name__, to_json(record.event))
+
+    def record(self) -> Record:
+        """The record again."""
+        event: Event = from_json(self.data, object)  # type: ignore[assignment]
+        return Record(self.seq, self.at, self.who, event)
+
+
+class Writing(Protocol):
+    """The end of one study's log, which nobody else can write to meanwhile. All or nothing."""
+
+    def read(self, after: int) -> list[Stored]:
+        """The records after a place in the log."""
+
+    def append(self, records: Sequence[Stored]) -> None:
+        """Add records; they are kept when the block is left without an error."""
+
+    def save_snapshot(self, seq: int, data: bytes) -> None:
+        """Keep a snapshot of the state at a place in the log, instead of the last one."""
+
+
+class Storage(Protocol):
+    """Logs of studies. A study is known by its id; names can be listed and looked up."""
+
+    url: str
+
+    def create(self, name: str, records: Sequence[Stored]) -> int:
+        """A new study with its first records. A name that exists is refused with StudyError."""
+
+    def names(self) -> list[tuple[int, str]]:
+        """All studies, oldest first."""
+
+    def find(self, name: str) -> int:
+        """The id of a study; StudyError if there is none, with names that are close."""
+
+    def delete(self, study: int) -> None:
+        """Remove a study and its log."""
+
+    def read(self, study: int, after: int) -> list[Stored]:
+        """The records after a place in the log."""
+
+    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+        """The last snapshot and its place."""
+
+    def writing(self, study: int) -> AbstractContextManager[Writing]:
+        """Lock the end of a study's log."""
+
+    def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,54 @@
+"""Making and upgrading the tables, with Alembic."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from levers.errors import StorageError
+from levers.studies.storage.schema import SCHEMA
+
+VERSION_TABLE = "levers_schema"
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+def check_schema(engine: Engine, url: str) -> None:
+    """Make the tables in an empty database; refuse one that another version made."""
+    found = schema_of(engine)
+    if found is None:
+        upgrade_schema(engine)
+    elif found != SCHEMA:
+        older = found < SCHEMA
+        todo = f"run `levers storage upgrade {url}`" if older else "install a newer levers"
+        raise StorageError(f"the storage {url} has schema {found}, this version needs {SCHEMA}; {todo}")
+
+
+def schema_of(engine: Engine) -> str | None:
+    """The schema of a database; None when it has no tables of ours."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if not inspect(connection).has_table(VERSION_TABLE):
+            return None
+        return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+
+
+def upgrade_schema(engine: Engine) -> None:
+    """Bring the tables to this version's schema, in one transaction."""
+    from alembic import command  # only needed here, and slow to import
+
+    with engine.begin() as connection:
+        _lock(connection)
+        command.upgrade(configuration(connection), "head")
+
+
+def configuration(connection: Connection | None = None) -> "Config":  # type: ignore[name-defined] # noqa: F821
+    """Alembic's configuration for our migrations."""
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    return config
+
+
+def _lock(connection: Connection) -> None:
+    """Two processes may find the same empty database: the second waits here and finds it made."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(7209834517)"))

@@ -1,0 +1,36 @@
+"""Names of studies."""
+
+import difflib
+from collections.abc import Sequence
+
+from levers.errors import StudyError
+
+MAX_NAME = 200
+
+
+def check_name(name: str) -> str:
+    """A name that can be typed on a command line and shown on one line.
+
+    >>> check_name("line 3")
+    'line 3'
+    """
+    if not isinstance(name, str) or not name.strip() or name != name.strip() or len(name) > MAX_NAME:
+        raise StudyError(
+            f"a study's name is a text of 1 to {MAX_NAME} characters without spaces around it, not {name!r}"
+        )
+    if not name.isprintable():
+        raise StudyError(f"a study's name must be printable on one line, not {name!r}")
+    return name
+
+
+def no_such_study(name: str, known: Sequence[str], url: str) -> StudyError:
+    """The error for a name that is not there, with what might have been meant.
+
+    >>> str(no_such_study("lin", ["line", "farm"], "sqlite:///x.db"))
+    "there is no study 'lin' in sqlite:///x.db (did you mean 'line'?); there are: line, farm"
+    """
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    listed = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
+    there = f"there are: {listed}" if known else "there is none yet; `levers create` makes one"
+    return StudyError(f"there is no study {name!r} in {url}{hint}; {there}")

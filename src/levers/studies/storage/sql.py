@@ -1,0 +1,189 @@
+"""Logs in SQLite or PostgreSQL, through SQLAlchemy.
+
+A write locks one study's log: SQLite's write lock (BEGIN IMMEDIATE), or the study's row in PostgreSQL. So the log has
+one order, every process folds the same state, and a trial cannot be handed out twice (docs/decisions/0011).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, make_url, select
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from levers.errors import StorageError, StudyError
+from levers.studies.storage.base import Stored
+from levers.studies.storage.migrating import check_schema
+from levers.studies.storage.naming import no_such_study
+from levers.studies.storage.schema import events, snapshots, studies
+
+BUSY_SECONDS = 120
+"""How long a write waits for others before it gives up."""
+
+_AFTER = select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data).order_by(events.c.seq)
+
+
+class SqlStorage:
+    """Logs in a database; the tables are made when it is empty."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url.render_as_string(hide_password=True)
+        self._sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _engine(url)
+        with self._reachable():
+            check_schema(self._engine, self.url)
+
+    def create(self, name: str, records: Sequence[Stored]) -> int:
+        """A new study with its first records, in one transaction."""
+        try:
+            with self._reachable(), self._engine.begin() as connection:
+                made = connection.execute(insert(studies).values(name=name, created_at=records[0].at))
+                assert made.inserted_primary_key is not None  # both databases return it
+                study = int(made.inserted_primary_key[0])
+                _Writing(connection, study).append(records)
+                return study
+        except IntegrityError:
+            raise StudyError(f"there is a study called {name!r} already; load it, or choose another name") from None
+
+    def names(self) -> list[tuple[int, str]]:
+        """All studies, oldest first."""
+        with self._reading() as connection:
+            return [(row.id, row.name) for row in connection.execute(select(studies).order_by(studies.c.id))]
+
+    def find(self, name: str) -> int:
+        """The id of a study."""
+        with self._reading() as connection:
+            found = connection.execute(select(studies.c.id).where(studies.c.name == name)).scalar()
+        if found is None:
+            raise no_such_study(name, [known for _, known in self.names()], self.url)
+        return int(found)
+
+    def delete(self, study: int) -> None:
+        """Remove a study, its log and its snapshot."""
+        with self.writing(study) as writing:
+            for table in (snapshots, events):
+                writing.connection.execute(delete(table).where(table.c.study_id == study))
+            writing.connection.execute(delete(studies).where(studies.c.id == study))
+
+    def read(self, study: int, after: int) -> list[Stored]:
+        """Records after a place in the log."""
+        with self._reading() as connection:
+            return _Writing(connection, study).read(after)
+
+    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+        """The last snapshot and its place."""
+        with self._reading() as connection:
+            query = select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
+            row = connection.execute(query).one_or_none()
+            return None if row is None else (int(row.seq), bytes(row.data))
+
+    @contextmanager
+    def writing(self, study: int) -> "Iterator[_Writing]":
+        """Lock the end of a study's log until the transaction ends."""
+        with self._reachable(), self._engine.begin() as connection:
+            lock = select(studies.c.id).where(studies.c.id == study)
+            if connection.execute(lock if self._sqlite else lock.with_for_update()).one_or_none() is None:
+                raise StudyError("this study was deleted")
+            yield _Writing(connection, study)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with (
+            self._reachable(),
+            self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        ):
+            yield connection
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise StorageError(f"the storage {self.url} does not answer as it should: {cause}") from error
+
+
+class _Writing:
+    """A study's log inside a transaction."""
+
+    def __init__(self, connection: Connection, study: int) -> None:
+        self.connection = connection
+        self._study = study
+
+    def read(self, after: int) -> list[Stored]:
+        rows = self.connection.execute(_AFTER.where(events.c.study_id == self._study, events.c.seq > after))
+        return [Stored(*row) for row in rows]
+
+    def append(self, records: Sequence[Stored]) -> None:
+        rows = [
+            {"study_id": self._study, "seq": r.seq, "at": r.at, "who": r.who, "kind": r.kind, "data": r.data}
+            for r in records
+        ]
+        if rows:
+            self.connection.execute(insert(events), rows)
+
+    def save_snapshot(self, seq: int, data: bytes) -> None:
+        self.connection.execute(delete(snapshots).where(snapshots.c.study_id == self._study))
+        self.connection.execute(insert(snapshots).values(study_id=self._study, seq=seq, data=data))
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_immediate)
+        return engine
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    except ModuleNotFoundError as error:
+        raise StorageError(f"{error}; install levers[postgresql]") from None
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    """WAL, so that readers and a writer do not wait for each other; FULL, so that what was told survives power loss."""
+    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    for attempt in range(50):
+        try:
+            # changing the mode needs the file alone, and does not wait by itself
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            break
+        except Exception as error:
+            if "locked" not in str(error) or attempt == 49:
+                raise
+            time.sleep(0.05)
+    connection.execute("PRAGMA synchronous=FULL").close()
+    connection.execute("PRAGMA foreign_keys=ON").close()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    # a transaction that begins by reading could find its snapshot too old to write: take the lock first
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def parse_url(text: str) -> URL:
+    """An address such as sqlite:///levers.db, checked.
+
+    >>> parse_url("sqlite:///levers.db").database
+    'levers.db'
+    """
+    examples = "sqlite:///levers.db or postgresql+psycopg://user@host/database"
+    try:
+        url = make_url(text)
+    except SQLAlchemyError:
+        raise StorageError(f"{text!r} is not a storage; use {examples}") from None
+    if url.get_backend_name() == "postgresql" and url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise StorageError(f"there is no storage {url.drivername!r}; use {examples}")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise StorageError("a study in memory is storage=None; sqlite needs a file: sqlite:///levers.db")
+    return url

@@ -1,0 +1,290 @@
+"""A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
+
+import getpass
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import CHUNK, Verdict
+from levers.core.checks import check_count, check_positive
+from levers.core.space import Assignment, Level, Space
+from levers.errors import InvalidSettingError, StudyError, TrialError
+from levers.studies import views
+from levers.studies.accepting import check_running, new_outcomes, outcome_number
+from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
+from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
+from levers.studies.fold import Correction, StudyState
+from levers.studies.log import Pen, StudyLog
+from levers.studies.spec import StudySpec
+from levers.studies.storage.base import Storage
+from levers.studies.trials import Trial, TrialState
+
+if TYPE_CHECKING:
+    import polars
+
+
+class NoOutcomeWarning(UserWarning):
+    """An outcome was NaN: the run counts as failed and is asked for again."""
+
+
+class Study:
+    """A study in a storage. Any number of processes may hold the same one.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"], "time": [10, 20]}, tolerance=1.0, noise_sd=1.0)
+    >>> trial = study.ask()[0]
+    >>> sorted(trial.params), trial.state.name
+    (['heat', 'time'], 'RUNNING')
+    >>> study.tell(trial, 3.5)
+    >>> study.status().n_complete
+    1
+    """
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        study: int,
+        *,
+        who: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.storage = storage
+        self.who = who if who is not None else _user()
+        self._log = StudyLog(storage, study, clock)
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {self.storage.url!r})"
+
+    @property
+    def state(self) -> StudyState:
+        """The state as of now: read it, do not change it."""
+        with self._lock:
+            return self._log.current()
+
+    @property
+    def spec(self) -> StudySpec:
+        """What is asked for."""
+        return self.state.spec
+
+    @property
+    def space(self) -> Space:
+        """The levers."""
+        return self.spec.space
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a verdict."""
+        return self.state.open_block is None
+
+    def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
+        """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished.
+
+        With a `lease` in seconds, trials that were not told by then go to whoever asks next.
+        """
+        with self._lock:
+            due = self.ask_numbers(n, worker=worker, lease=lease)
+            return list(views.trials(self._log.folded, due))
+
+    def ask_numbers(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> Numbers:
+        """Like `ask`, but only the trials' numbers: for very many at a time."""
+        check_count("n", n)
+        if lease is not None:
+            check_positive("lease", lease)
+        with self._writing() as pen:
+            late = expired_trials(pen.state, pen.now)
+            if late.size:
+                pen.write(Expired(late))
+            due = next_trials(pen.state, n)
+            if due.size:
+                pen.write(Asked(due, worker or self.who, None if lease is None else pen.now + lease))
+            return due
+
+    def tell(self, trial: Trial | int, value: float) -> None:
+        """The outcome of a trial. Telling the same again changes nothing; telling another needs `correct`.
+
+        NaN means that the run gave no outcome: it fails, with a warning, and is asked for again.
+        """
+        self.tell_many([(trial, value)])
+
+    def tell_many(self, outcomes: Mapping[int, float] | Iterable[tuple[Trial | int, float]]) -> int:
+        """Many outcomes at once, all or none of them; returns how many were new."""
+        pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
+        told = [(number := _number(trial), outcome_number(number, value)) for trial, value in pairs]
+        return self.tell_arrays([t for t, _ in told], [v for _, v in told])
+
+    def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
+        """Like `tell_many`, from an array of trial numbers and one of outcomes."""
+        which, y = numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
+        if which.shape != y.shape or which.ndim != 1:
+            raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
+        with self._writing() as pen:
+            new, found, problems = new_outcomes(pen.state, which, y)
+            if problems:
+                more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+                raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
+            self._take(pen, new, found)
+        return len(new)
+
+    def _take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        without = np.isnan(values)
+        told, y = trials[~without], values[~without]
+        for begin in range(0, len(told), CHUNK):
+            pen.write(Told(told[begin : begin + CHUNK], y[begin : begin + CHUNK]))
+        if without.any():
+            check_running(pen.state, trials[without].tolist())
+            pen.write(Failed(trials[without], "the outcome was not a number"))
+            warnings.warn(
+                f"{int(without.sum())} outcomes were NaN; these runs count as failed and are asked for again",
+                NoOutcomeWarning,
+                stacklevel=4,
+            )
+        pen.write(*following_events(pen.state))
+
+    def fail(self, trial: Trial | int, reason: str = "") -> None:
+        """A run that gave no outcome; its row of the design is asked for again."""
+        with self._writing() as pen:
+            check_running(pen.state, [_number(trial)])
+            pen.write(Failed(numbers(_number(trial)), reason))
+
+    def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
+        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
+        number = _number(trial)
+        corrected = outcome_number(number, value)
+        if np.isnan(corrected):
+            raise TrialError(f"the outcome of trial {number} can be corrected to a number, not to nan")
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
+        with self._writing() as pen:
+            found = views.trial(pen.state, number)
+            if found.state is not TrialState.COMPLETE or found.value is None:
+                raise TrialError(
+                    f"trial {number} is {found.state.name}; only an outcome that was told can be corrected"
+                )
+            if found.value == corrected:
+                raise TrialError(f"the outcome of trial {number} is {corrected:g} already")
+            pen.write(Corrected(number, found.value, corrected, reason))
+            revised = revision(pen.state, number)
+            if revised is not None:
+                pen.write(revised)
+                pen.write(*after_revision(pen.state))
+            pen.write(*following_events(pen.state))
+            return pen.state.corrections[-1]
+
+    def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
+        """Runs that were made before or beside the study; they count from the next decision on.
+
+        They must have been set, not only watched, with the same noise, and not be chosen for their outcomes: the
+        verdict says that the guarantee rests on that.
+        """
+        codes = np.array([self.space.encode(row).codes for row in rows], dtype=np.int16)
+        return self.import_arrays(codes.reshape(-1, self.space.n_factors), values, note)
+
+    def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str) -> int:
+        """Like `import_runs`, from level positions of all factors."""
+        rows, y = np.asarray(codes, dtype=np.int16), np.asarray(values, dtype=np.float64)
+        if len(rows) != len(y) or not len(y) or not np.isfinite(y).all():
+            raise TrialError(f"{len(rows)} runs and {len(y)} outcomes came; give one finite outcome for each run")
+        with self._writing() as pen:
+            spec = pen.state.spec
+            if spec.algorithm != "cfs":
+                raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; only cfs can")
+            if pen.state.open_block is None:
+                raise StudyError("the study is finished; past data can only enter before the verdict")
+            if (spec.merging.contract(rows) < 0).any():
+                raise StudyError("some of these runs are combinations that the study forbids")
+            pen.write(Imported(rows, y, note))
+        return len(y)
+
+    def trial(self, number: int) -> Trial:
+        """One trial."""
+        return views.trial(self.state, number)
+
+    def running(self, worker: str | None = None) -> list[Trial]:
+        """The trials that were handed out and not told, all of them or one worker's."""
+        state = self.state
+        return [t for t in views.trials(state, views.running(state)) if worker is None or t.worker == worker]
+
+    def status(self) -> views.Status:
+        """Where the study stands."""
+        return views.status(self.name, self.state)
+
+    def effects(self) -> list[views.EffectRow]:
+        """What each level loses against the leading one, with intervals that all hold at once."""
+        return views.effects(self.state)
+
+    def forecast(self) -> views.Forecast:
+        """How many runs are still to go."""
+        return views.forecast(self.state)
+
+    def best(self) -> views.Best | None:
+        """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
+        return views.best(self.state)
+
+    @property
+    def best_params(self) -> Assignment:
+        """The setting that the estimates favour: never the one of the luckiest run."""
+        found = self.best()
+        if found is None:
+            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
+        return found.params
+
+    def verdict(self) -> Verdict:
+        """The verdict of a finished study."""
+        found = views.verdict(self.state)
+        if found is None:
+            to_go = self.forecast()
+            raise StudyError(f"the study is not finished: {to_go}; `status` says where it stands")
+        return found
+
+    def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
+        """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
+        from levers.studies.frames import trials_frame
+
+        frame = trials_frame(self.state)
+        return frame.to_pandas() if pandas else frame
+
+    def optimize(
+        self,
+        fn: Callable[[Assignment], float],
+        *,
+        workers: int = 1,
+        timeout: float | None = None,
+        lease: float | None = None,
+        progress: bool = False,
+    ) -> Verdict | None:
+        """Run `fn` on what the study asks for, until there is a verdict, or None when `timeout` seconds are over.
+
+        `workers` calls run at the same time, in threads of this process; other processes may work on the same study.
+        """
+        from levers.studies.optimizing import run_study
+
+        return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Pen]:
+        with self._lock, self._log.writing(self.who) as pen:
+            yield pen
+
+
+def _number(trial: Trial | int) -> int:
+    if isinstance(trial, Trial):
+        return trial.number
+    if isinstance(trial, bool) or not isinstance(trial, int | np.integer):
+        raise TrialError(f"a trial is given by its number or as ask returned it, not as {trial!r}")
+    return int(trial)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
