@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Batch, BlockRecord
 from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_state import SCREENING, CfsState
+from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.core.fit import Fit
 from levers.core.moments import Moments
 from levers.core.space import Codes
@@ -44,6 +44,7 @@ def absorb(cfs: Cfs, state: CfsState, codes: Codes, outcomes: ArrayLike, stage: 
         n_runs=state.n_runs + len(y),
         blocks=(*state.blocks, BlockRecord(stage, len(y), 0, "as run", 0.0, digest)),
     )
-    if state.rho is None or state.finished:
+    selected = state.finished and state.stage == SELECTION
+    if state.rho is None or selected:
         return state
-    return cfs.decide(cfs.screen(replace(state, stage=SCREENING)))
+    return cfs.decide(cfs.screen(replace(state, stage=SCREENING, finished=False, certified=None)))

@@ -90,3 +90,18 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
         found = TrialState(state.trials.state[trial])
         if found is not TrialState.RUNNING:
             raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
+
+
+def check_correctable(state: StudyState, trial: int, value: float) -> float:
+    """The outcome that a correction replaces; refuses what cannot be corrected."""
+    if not 0 <= trial < state.trials.n_trials:
+        raise TrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+    if math.isnan(value):
+        raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan")
+    found = TrialState(state.trials.state[trial])
+    if found is not TrialState.COMPLETE:
+        raise TrialError(f"trial {trial} is {found.name}; only an outcome that was told can be corrected")
+    before = float(state.blocks[state.trials.block[trial]].values[state.trials.row[trial]])
+    if before == value:
+        raise TrialError(f"the outcome of trial {trial} is {value:g} already")
+    return before

@@ -1,5 +1,6 @@
 """What a study does next: pure functions from its state to the events that follow."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -66,14 +67,14 @@ def expired_trials(state: StudyState, now: float) -> Numbers:
     return np.array(sorted(late), dtype=np.int64)
 
 
-def revision(state: StudyState, corrected: int) -> Revised | None:
-    """The decisions since a corrected trial's block, taken again; None when nothing was decided on it yet.
+def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
+    """The decisions since the corrected trials' first block, taken again; None when nothing was decided on it yet.
 
     Blocks that would be designed the same again keep their part. Others stay as evidence: their rows were chosen before
     their outcomes, so the anytime radii hold for them too (docs/decisions/0012).
     """
     spec, solver = state.spec, state.spec.solver
-    first = int(state.trials.block[corrected])
+    first = min(int(state.trials.block[trial]) for trial in corrected)
     if state.blocks[first].role == OPEN:
         return None
     known = state.known[first]
@@ -101,15 +102,15 @@ def after_revision(state: StudyState) -> list[Event]:
 def _role_again(state: StudyState, known: Any, i: int) -> str:
     """How a block is used when `known` comes before it."""
     spec, block = state.spec, state.blocks[i]
-    if block.role in (AS_RUN, SET_ASIDE):
-        return block.role
+    closed = block.role if block.role != OPEN else None
+    if closed is not None and block.n_missing:  # given up half way by an earlier correction
+        return closed
     step = spec.solver.ask(known, spec.generator(i))
     if isinstance(step, Batch):
         asked, made = step, block.batch
         if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
-            return block.role
-        return AS_RUN if isinstance(spec.solver, Cfs) else SET_ASIDE
-    return SET_ASIDE
+            return OPEN if closed is None else AS_DESIGNED
+    return AS_RUN if isinstance(spec.solver, Cfs) else SET_ASIDE
 
 
 def _finished_rows(block: Block) -> tuple[Any, Any]:

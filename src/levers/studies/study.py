@@ -16,14 +16,14 @@ from levers.core.checks import check_count, check_positive
 from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidSettingError, StudyError, TrialError
 from levers.studies import views
-from levers.studies.accepting import check_running, new_outcomes, outcome_number
+from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
 from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.fold import Correction, StudyState
 from levers.studies.log import Pen, StudyLog
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage
-from levers.studies.trials import Trial, TrialState
+from levers.studies.trials import Trial
 
 if TYPE_CHECKING:
     import polars
@@ -157,27 +157,28 @@ class Study:
 
     def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
         """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
-        number = _number(trial)
-        corrected = outcome_number(number, value)
-        if np.isnan(corrected):
-            raise TrialError(f"the outcome of trial {number} can be corrected to a number, not to nan")
+        return self.correct_many([(trial, value)], reason)[0]
+
+    def correct_many(
+        self, outcomes: Mapping[int, float] | Iterable[tuple[Trial | int, float]], reason: str
+    ) -> list[Correction]:
+        """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
+        pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
+        wanted = [(number := _number(trial), outcome_number(number, value)) for trial, value in pairs]
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
+        if not wanted:
+            raise TrialError("there is nothing to correct; give at least one trial and its outcome")
         with self._writing() as pen:
-            found = views.trial(pen.state, number)
-            if found.state is not TrialState.COMPLETE or found.value is None:
-                raise TrialError(
-                    f"trial {number} is {found.state.name}; only an outcome that was told can be corrected"
-                )
-            if found.value == corrected:
-                raise TrialError(f"the outcome of trial {number} is {corrected:g} already")
-            pen.write(Corrected(number, found.value, corrected, reason))
-            revised = revision(pen.state, number)
+            for number, value in wanted:
+                before = check_correctable(pen.state, number, value)
+                pen.write(Corrected(number, before, value, reason))
+            revised = revision(pen.state, [number for number, _ in wanted])
             if revised is not None:
                 pen.write(revised)
                 pen.write(*after_revision(pen.state))
             pen.write(*following_events(pen.state))
-            return pen.state.corrections[-1]
+            return pen.state.corrections[-len(wanted) :]
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; they count from the next decision on.

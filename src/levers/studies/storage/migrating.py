@@ -5,7 +5,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from levers.errors import StorageError
-from levers.studies.storage.schema import SCHEMA
+from levers.studies.storage.schema import SCHEMA, metadata
 
 VERSION_TABLE = "levers_schema"
 _FOLDER = Path(__file__).parent / "migrations"
@@ -15,11 +15,20 @@ def check_schema(engine: Engine, url: str) -> None:
     """Make the tables in an empty database; refuse one that another version made."""
     found = schema_of(engine)
     if found is None:
+        _refuse_foreign(engine, url)
         upgrade_schema(engine)
     elif found != SCHEMA:
         older = found < SCHEMA
         todo = f"run `levers storage upgrade {url}`" if older else "install a newer levers"
         raise StorageError(f"the storage {url} has schema {found}, this version needs {SCHEMA}; {todo}")
+
+
+def _refuse_foreign(engine: Engine, url: str) -> None:
+    """A database that somebody else uses must not get our tables beside theirs by accident."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        taken = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+    if taken and schema_of(engine) is None:
+        raise StorageError(f"the storage {url} already has a table {taken[0]!r} that is not of levers; use another")
 
 
 def schema_of(engine: Engine) -> str | None:

@@ -32,8 +32,12 @@ class SqlStorage:
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
         self._engine = _engine(url)
-        with self._reachable():
-            check_schema(self._engine, self.url)
+        try:
+            with self._reachable():
+                check_schema(self._engine, self.url)
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         """A new study with its first records, in one transaction."""
