@@ -274,7 +274,7 @@ class TestCorrections:
         assert study.verdict().effects[0] == pytest.approx(plain)
         study.correct_many(shifted, "no, they were wrong")
         finish(study, lambda trial: outcome(trial, shift=1.5 * (trial.params["heat"] == "mid")))
-        assert study.best.params["heat"] == "mid"
+        assert study.best_params["heat"] == "mid"
 
     def test_another_algorithm_sets_the_runs_aside(self) -> None:
         space = {"a": [1, 2, 3], "b": [1, 2]}
