@@ -10,6 +10,7 @@
     ├── InvalidOutcomeError      outcomes that are not finite numbers
     ├── StateMismatchError       a saved state that belongs to something else
     ├── StudyError               a study that does not exist, exists already, or cannot do this now
+    │   └── NotFinishedError     a study without a verdict yet
     ├── TrialError               a trial that does not exist, or is in a state that does not allow this
     ├── SheetError               a sheet that cannot be read, or has rows that are wrong; lists them
     └── StorageError             a storage that cannot be reached, or has another schema
@@ -58,6 +59,10 @@ class StateMismatchError(LeversError):
 
 class StudyError(LeversError):
     """A study does not exist, exists already, or cannot do what was asked now."""
+
+
+class NotFinishedError(StudyError):
+    """The study has no verdict yet."""
 
 
 class TrialError(LeversError):

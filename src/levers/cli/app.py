@@ -9,8 +9,12 @@ import typer
 from levers.algorithms.registry import ALGORITHMS
 from levers.cli.compare import compare
 from levers.cli.demo import demo
+from levers.cli.looking import effects, export, forecast, plot, status, trials, verdict
 from levers.cli.plan import plan
-from levers.errors import LeversError
+from levers.cli.runs import ask, correct, fail, import_past, tell
+from levers.cli.storages import storage_app
+from levers.cli.studies import copy, create, delete, studies
+from levers.errors import LeversError, NotFinishedError
 
 app = typer.Typer(
     name="levers",
@@ -18,11 +22,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
-    epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 130 interrupted.",
 )
 app.command()(demo)
 app.command()(plan)
 app.command()(compare)
+for command in (create, studies, ask, fail, status, effects, forecast, verdict, trials, export, plot, copy, delete):
+    app.command()(command)
+_NEGATIVE = {"ignore_unknown_options": True}  # an outcome may be negative, which is not an option
+app.command(context_settings=_NEGATIVE)(tell)
+app.command(context_settings=_NEGATIVE)(correct)
+app.command("import")(import_past)
+app.add_typer(storage_app, name="storage")
 
 
 @app.command()
@@ -53,7 +64,7 @@ def main() -> None:
         app()
     except LeversError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(3 if isinstance(error, NotFinishedError) else 2)
 
 
 if __name__ == "__main__":

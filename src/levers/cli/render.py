@@ -5,14 +5,19 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from levers.algorithms.base import Verdict
+
+if TYPE_CHECKING:
+    import polars
 
 
 class Format(StrEnum):
@@ -50,6 +55,23 @@ def rows_as_table(rows: Sequence[Any], title: str) -> Table:
         table.add_column(field.name, justify="left" if field.name == "algorithm" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(value) for value in dataclasses.astuple(row)))
+    return table
+
+
+def frame_as_table(frame: "polars.DataFrame", most: int) -> Table:
+    """The first rows of a frame for people, and how many more there are."""
+    left = max(frame.height - most, 0)
+    title = f"{frame.height} rows" + (f", the first {most} shown; --format csv has all" if left else "")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in frame.columns:
+        table.add_column(escape(name))
+    for row in frame.head(most).iter_rows():
+        table.add_row(
+            *(
+                escape(value.strftime("%Y-%m-%d %H:%M") if isinstance(value, datetime) else _cell(value))
+                for value in row
+            )
+        )
     return table
 
 

@@ -13,7 +13,7 @@ from levers.core.codec import serialisable
 from levers.core.merging import Forbidden, Merging
 from levers.core.space import Space
 from levers.errors import InvalidSettingError, InvalidSpaceError
-from levers.studies.columns import RESERVED
+from levers.studies.reserved import RESERVED
 
 GOALS = ("maximize", "minimize")
 _WHOLE_BLOCK = 2**40  # a study hands out runs one by one, so an algorithm may as well plan a whole block at once

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.checks import check_count, check_positive
 from levers.core.space import Assignment, Level, Space
-from levers.errors import InvalidSettingError, StudyError, TrialError
+from levers.errors import InvalidSettingError, NotFinishedError, StudyError, TrialError
 from levers.studies import views
 from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
 from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
@@ -26,7 +26,11 @@ from levers.studies.storage.base import Storage
 from levers.studies.trials import Trial
 
 if TYPE_CHECKING:
+    import os
+
     import polars
+
+    from levers.studies.sheet_runs import SheetReport
 
 
 class NoOutcomeWarning(UserWarning):
@@ -99,7 +103,7 @@ class Study:
         check_count("n", n)
         if lease is not None:
             check_positive("lease", lease)
-        with self._writing() as pen:
+        with self.writing() as pen:
             late = expired_trials(pen.state, pen.now)
             if late.size:
                 pen.write(Expired(late))
@@ -126,15 +130,16 @@ class Study:
         which, y = numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
-        with self._writing() as pen:
+        with self.writing() as pen:
             new, found, problems = new_outcomes(pen.state, which, y)
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
-            self._take(pen, new, found)
+            self.take(pen, new, found)
         return len(new)
 
-    def _take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    def take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Store outcomes that were checked, and whatever follows from them."""
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
         for begin in range(0, len(told), CHUNK):
@@ -145,13 +150,19 @@ class Study:
             warnings.warn(
                 f"{int(without.sum())} outcomes were NaN; these runs count as failed and are asked for again",
                 NoOutcomeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         pen.write(*following_events(pen.state))
 
+    def tell_sheet(self, path: "str | os.PathLike[str]") -> "SheetReport":
+        """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
+        from levers.studies.sheet_runs import tell_sheet
+
+        return tell_sheet(self, path)
+
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
-        with self._writing() as pen:
+        with self.writing() as pen:
             check_running(pen.state, [_number(trial)])
             pen.write(Failed(numbers(_number(trial)), reason))
 
@@ -169,7 +180,7 @@ class Study:
             raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
         if not wanted:
             raise TrialError("there is nothing to correct; give at least one trial and its outcome")
-        with self._writing() as pen:
+        with self.writing() as pen:
             for number, value in wanted:
                 before = check_correctable(pen.state, number, value)
                 pen.write(Corrected(number, before, value, reason))
@@ -194,7 +205,7 @@ class Study:
         rows, y = np.asarray(codes, dtype=np.int16), np.asarray(values, dtype=np.float64)
         if len(rows) != len(y) or not len(y) or not np.isfinite(y).all():
             raise TrialError(f"{len(rows)} runs and {len(y)} outcomes came; give one finite outcome for each run")
-        with self._writing() as pen:
+        with self.writing() as pen:
             spec = pen.state.spec
             if spec.algorithm != "cfs":
                 raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; only cfs can")
@@ -243,7 +254,7 @@ class Study:
         found = views.verdict(self.state)
         if found is None:
             to_go = self.forecast()
-            raise StudyError(f"the study is not finished: {to_go}; `status` says where it stands")
+            raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
         return found
 
     def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
@@ -271,7 +282,8 @@ class Study:
         return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
 
     @contextmanager
-    def _writing(self) -> Iterator[Pen]:
+    def writing(self) -> Iterator[Pen]:
+        """The end of the log, locked, for a change that is made in one piece."""
         with self._lock, self._log.writing(self.who) as pen:
             yield pen
 

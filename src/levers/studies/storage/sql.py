@@ -15,9 +15,9 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from levers.errors import StorageError, StudyError
 from levers.studies.storage.base import Stored
-from levers.studies.storage.migrating import check_schema
+from levers.studies.storage.migrating import check_schema, schema_of, upgrade_schema
 from levers.studies.storage.naming import no_such_study
-from levers.studies.storage.schema import events, snapshots, studies
+from levers.studies.storage.schema import SCHEMA, events, snapshots, studies
 
 BUSY_SECONDS = 120
 """How long a write waits for others before it gives up."""
@@ -191,3 +191,21 @@ def parse_url(text: str) -> URL:
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise StorageError("a study in memory is storage=None; sqlite needs a file: sqlite:///levers.db")
     return url
+
+
+def upgrade_storage(text: str) -> tuple[str | None, str]:
+    """Bring a storage to this version's schema; returns the schema before and after."""
+    url = parse_url(text)
+    engine = _engine(url)
+    try:
+        before = schema_of(engine)
+        if before is not None and before > SCHEMA:
+            raise StorageError(
+                f"the storage has schema {before}, newer than this version's {SCHEMA}; install a newer levers"
+            )
+        upgrade_schema(engine)
+        return before, SCHEMA
+    except SQLAlchemyError as error:
+        raise StorageError(f"the storage {url.render_as_string()} does not answer as it should: {error}") from error
+    finally:
+        engine.dispose()

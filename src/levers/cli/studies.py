@@ -1,0 +1,153 @@
+"""`levers create`, `studies`, `copy`, `delete`: the studies themselves."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levers.cli.common import DEFAULT, FormatOption, Name, StorageOption, check_exists, open_study, say_rows
+from levers.cli.render import Format
+from levers.cli.rows import StudyRow
+from levers.core.space import Level, Space
+from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.studies.managing import copy_study, create_study, delete_study, list_studies
+from levers.studies.space_files import read_space
+
+
+def create(
+    name: Annotated[str, typer.Argument(help="A name for the study.", metavar="NAME")],
+    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")] = None,
+    factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")] = None,
+    forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")] = None,
+    goal: Annotated[str, typer.Option(help="maximize or minimize.")] = "maximize",
+    tolerance: Annotated[float | None, typer.Option(help="How far from the best is good enough.")] = None,
+    failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that.")] = 0.1,
+    noise_sd: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise; estimated if unknown.")
+    ] = None,
+    max_parents: Annotated[int | None, typer.Option(help="At most so many factors matter.")] = None,
+    min_effect: Annotated[float | None, typer.Option(help="A factor that matters moves the outcome so much.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Runs available, instead of a tolerance.")] = None,
+    algorithm: Annotated[str, typer.Option(help="See `levers algorithms`.")] = "cfs",
+    block_size: Annotated[int | None, typer.Option(help="Runs that are made together, on one sheet.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same design.")] = None,
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Begin a study.
+
+    \b
+    Examples:
+      levers create oven --space oven.toml --tolerance .5 --noise-sd 1
+      levers create oven --factor heat=low,mid,high --factor speed=1,2,3 --tolerance .5
+      levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
+    """
+    if (space is None) == (not factor):
+        raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
+    levers, forbidden = read_space(space) if space is not None else (parse_factors(factor or []), [])
+    study = create_study(
+        name,
+        levers,
+        goal=goal,
+        tolerance=tolerance,
+        failure_prob=failure_prob,
+        noise_sd=noise_sd,
+        max_parents=max_parents,
+        min_effect=min_effect,
+        budget=budget,
+        algorithm=algorithm,
+        forbidden=[*forbidden, *(_combination(levers, text) for text in forbid or [])],
+        storage=storage,
+        seed=seed,
+        block_size=block_size,
+    )
+    typer.echo(
+        f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
+        f"{study.forecast()}\n"
+        f"next: levers ask {name!r} -n {block_size or 8} --sheet runs.csv"
+    )
+
+
+def studies(storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+    """List the studies.
+
+    \b
+    Example:
+      levers studies --format json
+    """
+    check_exists("", storage)
+    rows = [StudyRow.of(open_study(name, storage).status()) for name in list_studies(storage)]
+    say_rows(rows, output, "Studies")
+
+
+def copy(
+    name: Name,
+    new_name: Annotated[str, typer.Argument(help="The copy's name.")],
+    to: Annotated[str | None, typer.Option(help="Another storage to copy to.")] = None,
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Copy a study with its whole log, under another name or to another storage.
+
+    \b
+    Example:
+      levers copy oven oven-backup --to sqlite:///backup.db
+    """
+    check_exists(name, storage)
+    made = copy_study(name, new_name, storage, to)
+    typer.echo(f"copied {name!r} to {new_name!r} in {made.storage.url}: {made.status().n_complete} outcomes")
+
+
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Remove a study and everything that was told to it.
+
+    \b
+    Example:
+      levers delete oven --yes
+    """
+    n = open_study(name, storage).status().n_complete
+    if not yes and not typer.confirm(f"delete {name!r} with {n} outcomes, for good?"):
+        raise typer.Exit(1)
+    delete_study(name, storage)
+    typer.echo(f"deleted {name!r}")
+
+
+def parse_factors(texts: list[str]) -> Space:
+    """Factors from `name=level,level` texts; levels that are all numbers become numbers.
+
+    >>> parse_factors(["heat=low,high", "speed=1,2,3"]).factors[1].levels
+    (1, 2, 3)
+    """
+    factors: dict[str, list[Level]] = {}
+    for text in texts:
+        name, sign, levels = text.partition("=")
+        if not sign or not name.strip():
+            raise InvalidSettingError(f"a factor looks like heat=low,mid,high, not {text!r}")
+        if name.strip() in factors:
+            raise InvalidSpaceError(f"factor {name.strip()!r} is given twice")
+        factors[name.strip()] = _levels([level.strip() for level in levels.split(",")])
+    return Space.of(factors)
+
+
+def _levels(texts: list[str]) -> list[Level]:
+    for kind in (int, float):
+        try:
+            return [kind(text) for text in texts]
+        except ValueError:
+            continue
+    return list(texts)
+
+
+def _combination(space: Space, text: str) -> dict[str, Level]:
+    """`heat=high,speed=4`, with each level as the space has it."""
+    found: dict[str, Level] = {}
+    for part in text.split(","):
+        name, sign, level = part.partition("=")
+        if not sign:
+            raise InvalidSettingError(f"a forbidden combination looks like heat=high,speed=4, not {text!r}")
+        known = space.factors[space.position(name.strip())].levels
+        same = [candidate for candidate in known if str(candidate) == level.strip()]
+        found[name.strip()] = same[0] if same else level.strip()
+    return found

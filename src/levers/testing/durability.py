@@ -1,0 +1,299 @@
+"""Studies under attack: workers that are killed at any moment, and many workers at once. For tests and benchmarks.
+
+    report = kill_workers("sqlite:///x.db", folder, kills=500)
+    report = run_fleet("sqlite:///y.db", folder, workers=16, trials=20_000)
+
+Workers are forked by a server that has imported everything and holds no connection, so that one starts in milliseconds
+and the caller may have threads.
+"""
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.core.codec import to_json
+from levers.errors import StudyError
+from levers.studies.events import Asked, Numbers, Values
+from levers.studies.fold import StudyState
+from levers.studies.managing import copy_study, create_study, load_study
+from levers.studies.storage import open_storage
+from levers.studies.storage.memory import MemoryStorage
+from levers.studies.study import Study
+from levers.studies.trials import Trial, TrialState
+
+KILL_SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1, 2, 3], "supplier": [0, 1]}
+FLEET_SPACE: dict[str, list[int]] = {f"x{i}": [0, 1, 2, 3] for i in range(10)}
+TOLERANCES = (0.1, 0.5, 0.25, 0.5)
+"""Of the studies whose workers are killed, in turn. The first takes thousands of runs, enough for snapshots."""
+
+WORKER = "worker"
+LEASE = 0.2  # seconds: a trial of a killed worker comes back soon
+PAUSE = 0.01
+MOST_AT_A_TIME = 8
+SECONDS_TO_START = 120
+PHASES = {b"s": "starting", b"a": "in ask", b"b": "between", b"t": "in tell", b"n": "after tell"}
+
+
+@dataclass(frozen=True)
+class KillReport:
+    """What is left of studies whose workers were killed."""
+
+    kills: int
+    studies: int
+    landed: dict[str, int]
+    """Where kills landed, by what the worker was doing."""
+    n_told: int
+    """Outcomes for which `tell` returned, in all studies."""
+    n_lost: int
+    n_doubled: int
+    n_different: int
+    """Studies that ended otherwise than without interruption, or than their log says."""
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was lost, counted twice or changed."""
+        return not (self.n_lost or self.n_doubled or self.n_different)
+
+
+@dataclass(frozen=True, eq=False)
+class FleetReport:
+    """What many workers at once did to a study."""
+
+    n_told: int
+    problems: tuple[str, ...]
+    seconds: float
+    ask_seconds: Values
+    tell_seconds: Values
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "levers", "sqlalchemy.dialects.sqlite", "psycopg", __name__])
+    return context
+
+
+def kill_workers(
+    url: str, folder: Path, *, kills: int, seed: int = 0, tolerances: Sequence[float] = TOLERANCES
+) -> KillReport:
+    """Kill a worker and start the next, `kills` times, on as many studies as that takes; then check all of them."""
+    began, rng = time.perf_counter(), np.random.default_rng([seed, 1])
+    landed: Counter[str] = Counter()
+    told = lost = doubled = different = index = 0
+    while not index or landed.total() < kills:
+        task = _Task(url, seed + index, tolerances[index % len(tolerances)], folder / f"{seed + index}.told")
+        landed += _kill_until_finished(task, kills - landed.total(), rng)
+        found = _check_killed(task)
+        told, lost, doubled, different = told + found[0], lost + found[1], doubled + found[2], different + found[3]
+        index += 1
+    seconds = time.perf_counter() - began
+    return KillReport(landed.total(), index, dict(landed), told, lost, doubled, different, seconds)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A study that workers are killed on, and the file where they note what they told."""
+
+    url: str
+    seed: int
+    tolerance: float
+    notes: Path
+
+    @property
+    def name(self) -> str:
+        return f"killed {self.seed}"
+
+    def create(self, storage: str | None) -> Study:
+        return create_study(
+            self.name, KILL_SPACE, tolerance=self.tolerance, noise_sd=1.0, seed=self.seed, storage=storage
+        )
+
+    def outcome(self, state: StudyState, trial: int) -> float:
+        """It follows from the row of the design, so it does not matter which trial made it, or when."""
+        block, row = int(state.trials.block[trial]), int(state.trials.row[trial])
+        heat, speed, _ = state.blocks[block].batch.codes[row].tolist()
+        effect = (0.0, 1.4, 0.6)[heat] + 1.2 * (speed == 2)
+        return float(effect + np.random.default_rng([self.seed, block, row]).normal())
+
+
+def _kill_until_finished(task: _Task, kills: int, rng: np.random.Generator) -> Counter[str]:
+    """Start workers until one reaches the verdict; kill the first `kills` of them, whatever they are doing."""
+    context, landed = _context(), Counter[str]()
+    phase = task.notes.with_suffix(".phase")
+    while True:
+        phase.write_bytes(b"s")
+        ready, says_ready = context.Pipe(duplex=False)
+        draw = int(rng.integers(2**31))
+        process = context.Process(target=_work_until_killed, args=(task, phase, draw, says_ready))
+        process.start()
+        says_ready.close()
+        if landed.total() < kills:
+            if rng.random() < 0.1:
+                delay = rng.uniform(0, 0.05)  # likely while it starts
+            else:
+                delay = min(0.001 + rng.exponential(0.015), 0.06)
+                ready.poll(SECONDS_TO_START)  # also when it ended
+            process.join(delay)
+            process.kill()
+        process.join()
+        ready.close()
+        code = process.exitcode
+        process.close()
+        if code == 0:
+            return landed
+        if code != -9:
+            raise StudyError(f"a worker on {task.name!r} ended with code {code}; its error is above")
+        landed[PHASES[phase.read_bytes()]] += 1
+
+
+def _work_until_killed(task: _Task, phase: Path, draw: int, says_ready: "Connection[bytes, bytes]") -> None:
+    """A worker: ask, compute, tell, note, until the verdict."""
+    rng = np.random.default_rng(draw)
+    marks = os.open(phase, os.O_WRONLY)
+    notes = os.open(task.notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        study = load_study(task.name, task.url, who=WORKER)
+    except StudyError:  # the first worker, or the one before was killed while creating it
+        study = task.create(task.url)
+    state = study.state
+    says_ready.send_bytes(b".")
+    # go on with what the one before had, or leave it until the lease is over
+    held = study.running(WORKER) if rng.random() < 0.5 else []
+    while not study.is_finished:
+        if not held:
+            os.pwrite(marks, b"a", 0)
+            held = study.ask(int(rng.integers(1, MOST_AT_A_TIME + 1)), worker=WORKER, lease=LEASE)
+        os.pwrite(marks, b"b", 0)
+        if not held:
+            time.sleep(PAUSE)
+            continue
+        state = study.state
+        time.sleep(rng.uniform(0, 0.002))
+        outcomes = [(trial, task.outcome(state, trial.number)) for trial in held]
+        os.pwrite(marks, b"t", 0)
+        told = _tell_somehow(study, outcomes, rng)
+        os.pwrite(marks, b"n", 0)
+        # one call, so that a kill leaves all of it or nothing
+        os.write(notes, "".join(f"{trial.number} {value!r}\n" for trial, value in told).encode())
+        held = []
+
+
+def _tell_somehow(
+    study: Study, outcomes: list[tuple[Trial, float]], rng: np.random.Generator
+) -> list[tuple[Trial, float]]:
+    """One by one, all at once, or with a run that failed; returns what was told."""
+    if rng.random() < 0.1:
+        study.fail(outcomes.pop()[0], "by chance")
+    if outcomes and rng.random() < 0.5:
+        study.tell_many(outcomes)
+        return outcomes
+    if outcomes:
+        study.tell(*outcomes[0])
+    return outcomes[:1]  # the others are asked for again when the lease is over
+
+
+def _check_killed(task: _Task) -> tuple[int, int, int, int]:
+    """Outcomes that were told; how many of them are lost; rows that count twice; 1 if the study ended otherwise."""
+    storage = open_storage(task.url)
+    study = load_study(task.name, storage)
+    replayed = copy_study(task.name, "replayed", storage, MemoryStorage())
+    plain = task.create(None)
+    while not plain.is_finished:
+        due = plain.ask_numbers(2**40)
+        plain.tell_arrays(due, [task.outcome(plain.state, trial) for trial in due.tolist()])
+    lines = [line.split() for line in task.notes.read_text().splitlines()]
+    noted = {int(trial): float(value) for trial, value in lines}
+    complete, values = _completed(study.state)
+    known = dict(zip(complete.tolist(), values.tolist(), strict=True))
+    lost = sum(known.get(trial) != value for trial, value in noted.items())
+    rows = {(int(study.state.trials.block[t]), int(study.state.trials.row[t])) for t in known}
+    verdict = study.verdict()
+    doubled = len(known) - len(rows) + abs(verdict.n_runs - len(rows)) + abs(study.state.n_complete - len(rows))
+    same = to_json(verdict) == to_json(plain.verdict()) == to_json(replayed.verdict())
+    storage.close()
+    return len(noted), lost, doubled, int(not same)
+
+
+def _completed(state: StudyState) -> tuple[Numbers, Values]:
+    """The trials whose outcomes count, and these."""
+    table = state.trials
+    which = np.flatnonzero(table.state[: table.n_trials] == TrialState.COMPLETE)
+    values = [state.blocks[block].values[row] for block, row in zip(table.block[which], table.row[which], strict=True)]
+    return which, np.array(values)
+
+
+def run_fleet(url: str, folder: Path, *, workers: int, trials: int, seed: int = 0) -> FleetReport:
+    """Let processes ask for one trial after the other and tell it, until about `trials` were told; check every one."""
+    name = f"fleet {seed}"
+    storage = open_storage(url)
+    create_study(name, FLEET_SPACE, budget=trials, noise_sd=1.0, seed=seed, storage=storage)
+    storage.close()
+    context = _context()
+    gate = context.Barrier(workers + 1)
+    files = [folder / f"fleet-{i}.csv" for i in range(workers)]
+    crew: list[ForkServerProcess] = []
+    for i, file in enumerate(files):
+        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate)))
+        crew[-1].start()
+    gate.wait(SECONDS_TO_START)
+    began = time.perf_counter()
+    for process in crew:
+        process.join()
+    seconds = time.perf_counter() - began
+    codes = [process.exitcode for process in crew]
+    problems = [f"worker {i} ended with code {code}" for i, code in enumerate(codes) if code]
+    noted = np.concatenate([np.loadtxt(file, ndmin=2, delimiter=",").reshape(-1, 6) for file in files if file.exists()])
+    study = load_study(name, storage)
+    problems += _check_fleet(study, noted)
+    storage.close()
+    return FleetReport(len(noted), tuple(problems), seconds, noted[:, 3] - noted[:, 2], noted[:, 5] - noted[:, 4])
+
+
+def _work_in_fleet(name: str, url: str, file: Path, index: int, gate: "multiprocessing.synchronize.Barrier") -> None:
+    """A worker: one trial at a time. Every fourth takes a little time for a run."""
+    rng = np.random.default_rng([index, 2])
+    study = load_study(name, url, who=f"worker {index}")
+    gate.wait(SECONDS_TO_START)
+    with file.open("w") as notes:
+        while True:
+            begin = time.perf_counter()
+            held = study.ask()
+            asked = time.perf_counter()
+            if not held:
+                if study.is_finished:
+                    return
+                time.sleep(rng.uniform(0.005, 0.02))
+                continue
+            if index % 4 == 3:
+                time.sleep(rng.uniform(0, 0.002))
+            value = float(held[0].params.codes[0] + rng.normal())
+            run = time.perf_counter()
+            study.tell(held[0], value)
+            notes.write(f"{held[0].number},{value!r},{begin!r},{asked!r},{run!r},{time.perf_counter()!r}\n")
+
+
+def _check_fleet(study: Study, noted: NDArray[np.float64]) -> list[str]:
+    problems = []
+    numbers, values = noted[:, 0].astype(np.int64), noted[:, 1]
+    if len(np.unique(numbers)) != len(numbers):
+        problems.append(f"{len(numbers) - len(np.unique(numbers))} trials were handed out twice")
+    records = [record.record().event for record in study.storage.read(study.storage.find(study.name), 0)]
+    handed = np.concatenate([event.trials for event in records if isinstance(event, Asked)])
+    if len(np.unique(handed)) != len(handed):
+        problems.append("the log hands out a trial twice")
+    complete, known = _completed(study.state)
+    order = np.argsort(numbers)
+    if not (np.array_equal(numbers[order], complete) and np.array_equal(values[order], known)):
+        problems.append("the outcomes in the study are not those that were told")
+    if not study.is_finished or study.verdict().n_runs != len(numbers) or study.state.n_complete != len(numbers):
+        problems.append(f"{len(numbers)} outcomes were told, and the study counts {study.state.n_complete}")
+    return problems
