@@ -13,9 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import levers
 from levers.core.space import FREE, Factor, Level, Space
 from levers.errors import SheetError
+from levers.studies.sheet_runs import write_runs
 from levers.studies.sheets import MAX_LISTED, RESERVED, Sheet, raise_rows, read_sheet, sheet_text, write_sheet
+from levers.studies.storage.memory import MemoryStorage
+from levers.studies.study import Study
 
 SPACE = Space.of({"heat": ["low", "mid", "high"], "dose": [1, 2.5, -3], "flag": [True, False]})
 HEADER = "trial,block,heat,dose,flag,outcome\n"
@@ -466,7 +470,7 @@ def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
     free = HEADER.replace(",", ";") + "".join(f"{i};0;high;-3;false;{i},5\n" for i in range(8))
     plain = HEADER + "".join(f"{i},0,low,1,FALSE,{-i / 8 if i % 3 else ''}\n" for i in range(8))
     n_read = 0
-    for _ in range(2000):
+    for _ in range(1000):
         data = mutated(rng.choice((quoted, free, plain)).encode(), rng)
         try:
             sheet = read(tmp_path, data)
@@ -477,7 +481,38 @@ def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
         values = [None if math.isnan(value) else value for value in sheet.outcomes.tolist()]
         found = list(zip(sheet.trials.tolist(), values, sheet.codes.tolist(), strict=True))
         assert found == independent(data), data
-    assert 200 < n_read < 1800
+    assert 100 < n_read < 900
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part: int) -> None:
+    """10,000 mutations in four parts: a clear error and nothing stored, or exactly what the sheet says."""
+    rng = random.Random(100 + part)
+    source = MemoryStorage()
+    study = levers.create_study("s", SPACE, tolerance=0.5, noise_sd=1.0, seed=1, storage=source)
+    path = tmp_path / "runs.csv"
+    write_runs(study, study.ask_numbers(10), path)
+    rows = path.read_text().splitlines()
+    lines = [rows[0]] + [f"{row}{i * 1.25 - 3:g}" for i, row in enumerate(rows[1:])]
+    plain = "\n".join(lines) + "\n"
+    comma = plain.replace(",", ";").replace(".", ",")
+    records, n_told = source.read(source.find("s"), 0), 0
+    for _ in range(2500):
+        data = mutated(rng.choice((plain, plain, comma)).encode(), rng)
+        path.write_bytes(data)
+        target = MemoryStorage()
+        fresh = Study("s", target, target.create("s", records))
+        try:
+            report = fresh.tell_sheet(path)
+        except SheetError:
+            assert len(target.read(1, 0)) == len(records), data
+            continue
+        said = {trial: value for trial, value, _ in independent(data) if value is not None}
+        told = {t: fresh.trial(t).value for t in range(10) if fresh.trial(t).value is not None}
+        assert told == said, data
+        assert report.n_new == len(said)
+        n_told += 1
+    assert 100 < n_told < 2400
 
 
 def test_damaged_workbooks_are_refused_or_read_as_they_are(tmp_path: Path) -> None:

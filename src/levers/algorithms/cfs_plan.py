@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecast
@@ -80,7 +80,7 @@ def look_quantile(error: float, gaussian: bool) -> float:
     >>> round(look_quantile(0.001, gaussian=True), 2), round(look_quantile(0.001, gaussian=False), 2)
     (3.09, 3.72)
     """
-    return float(norm.isf(error)) if gaussian else math.sqrt(2 * math.log(1 / error))
+    return -float(ndtri(error)) if gaussian else math.sqrt(2 * math.log(1 / error))
 
 
 def dismissal_block(n_levels: Sequence[int], min_effect: float, noise_sd: float, quantile: float) -> int:

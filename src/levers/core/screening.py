@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from levers.core.codec import serialisable
 
@@ -70,7 +70,7 @@ def noise_upper_bound(residual_square: float, dof: int, error: float) -> float:
     >>> round(noise_upper_bound(100.0, 100, 0.05), 3)
     1.133
     """
-    return math.sqrt(residual_square / float(chi2.ppf(error, dof)))
+    return math.sqrt(residual_square / float(2 * gammaincinv(dof / 2, error)))
 
 
 def anytime_noise_bound(residual_square: float, dof: int, error: float) -> float:

@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
 
 from levers.core.fit import Fit
 from levers.core.moments import Moments
@@ -86,8 +85,8 @@ class Estimates:
         spread = math.sqrt(1 / fit.moments.n_runs + float(weights @ fit.inverse @ weights))
         if noise_sd is None:
             sd = math.sqrt(fit.residual_square / fit.residual_dof)
-            half = float(student.isf(error / 2, fit.residual_dof)) * sd * spread
+            half = float(stdtrit(fit.residual_dof, 1 - error / 2)) * sd * spread
         else:
-            half = float(norm.isf(error / 2)) * noise_sd * spread
+            half = -float(ndtri(error / 2)) * noise_sd * spread
         ends = sorted((self.sign * (middle - half), self.sign * (middle + half)))
         return self.sign * middle, ends[0], ends[1]

@@ -29,12 +29,12 @@ def open_storage(storage: "str | Storage | None") -> Storage:
         return MemoryStorage()
     if not isinstance(storage, str):
         return storage
-    return _opened(storage, os.getpid())
+    return _opened(storage, os.getpid(), os.getcwd())
 
 
 @lru_cache(maxsize=16)
-def _opened(url: str, _process: int) -> "SqlStorage":
-    # connections must not cross into a forked process, hence its number in the key
+def _opened(url: str, _process: int, _folder: str) -> "SqlStorage":
+    # connections must not cross into a forked process, and a file may be named from the current folder
     from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
 
     return SqlStorage(parse_url(url))

@@ -4,6 +4,7 @@ A write locks one study's log: SQLite's write lock (BEGIN IMMEDIATE), or the stu
 one order, every process folds the same state, and a trial cannot be handed out twice (docs/decisions/0011).
 """
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -141,7 +142,9 @@ class _Writing:
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+        assert url.database is not None  # parse_url refuses others
+        here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
+        engine = create_engine(here, connect_args={"timeout": BUSY_SECONDS})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
