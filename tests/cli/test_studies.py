@@ -9,8 +9,7 @@ import numpy as np
 import openpyxl
 import polars as pl
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import levers
 from levers.cli.app import app

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import levers
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_state import CfsState
 from levers.core.codec import to_json
+from levers.core.design import Design
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StudyError, TrialError
 from levers.studies.fold import AS_DESIGNED, AS_RUN, SET_ASIDE
@@ -432,3 +435,21 @@ def test_a_snapshot_is_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.fresh == other.fresh
     assert one.leases == other.leases
     assert to_json(finish(study).verdict()) == to_json(reload(study).verdict())
+
+
+def test_a_library_that_shuffles_differently_does_not_end_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = new()
+    original = Cfs.design
+
+    def other(self: Cfs, state: CfsState, seed: int) -> Design:
+        return original(self, state, seed + 1)
+
+    for _ in range(40):
+        asked = study.ask(9)
+        monkeypatch.setattr(Cfs, "design", other)  # the version that takes in a block is not the one that designed it
+        study = reload(study)
+        study.tell_many((trial, outcome(trial)) for trial in asked)
+        monkeypatch.setattr(Cfs, "design", original)
+    assert study.is_finished
+    assert study.best_params["heat"] == "mid"
+    assert "as stored" in {block.design for block in study.verdict().blocks}

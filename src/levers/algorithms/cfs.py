@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import (
@@ -92,7 +92,24 @@ class Cfs(CfsSettings):
     def tell(self, state: CfsState, batch: Batch, outcomes: ArrayLike) -> CfsState:
         """Add runs to the block; when it is complete, decide."""
         y = self.accept(batch, outcomes)
-        design = self._due_design(state, batch)
+        return self._take(state, batch, y, self._due_design(state, batch))
+
+    def tell_block(self, state: CfsState, batch: Batch, outcomes: ArrayLike) -> CfsState:
+        """Like `tell`, for a whole block whose rows were kept when it was designed.
+
+        The rows that were kept are the design, whatever this version would make of the block's seed: a library that
+        shuffles differently must not end a study.
+        """
+        y = self.accept(batch, outcomes)
+        self.check_due(not state.finished and state.seed is None and batch.stage == state.stage)
+        try:
+            design = self._due_design(state, batch)
+        except OutcomeMismatchError:
+            design = state.design_of(batch.codes)
+        return self._take(state, batch, y, design)
+
+    def _take(self, state: CfsState, batch: Batch, y: NDArray[np.float64], design: Design) -> CfsState:
+        assert batch.focus is not None  # part of every batch that is due
         state = replace(
             state,
             seed=batch.focus,
@@ -100,7 +117,6 @@ class Cfs(CfsSettings):
             sums=state.sums.add(batch.codes, y),
             n_runs=state.n_runs + batch.n_runs,
         )
-        assert batch.focus is not None  # checked above
         return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
 
     def _due_design(self, state: CfsState, batch: Batch) -> Design:

@@ -14,6 +14,7 @@ from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
 from levers.core.screening import Evidence
 from levers.core.space import Codes
+from levers.errors import OutcomeMismatchError
 
 SCREENING, SELECTION = "screening", "selection"
 
@@ -70,6 +71,20 @@ class CfsState:
         for column, k in enumerate(self.open_factors):
             codes[:, k] = np.asarray(self.active[k], dtype=np.int16)[due[:, column]]
         return codes
+
+    def design_of(self, codes: Codes) -> Design:
+        """The design that a block's rows are: settled factors at their leaders, the others among levels in play."""
+        columns = []
+        for k, levels in enumerate(self.active):
+            allowed = levels if k in self.open_factors else (self.leaders[k],)
+            place = np.searchsorted(np.asarray(levels), codes[:, k]).astype(np.int16)
+            if not np.isin(codes[:, k], allowed).all():
+                raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
+            if k in self.open_factors:
+                columns.append(place)
+        rows = np.stack(columns, axis=1)
+        rows.flags.writeable = False
+        return Design(rows, self.open_sizes, "as stored")
 
     def block_sums(self, design: Design) -> LevelSums:
         """The block's sums over the levels in play, in the design's own numbering."""

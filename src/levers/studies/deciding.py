@@ -27,10 +27,16 @@ def following_events(state: StudyState) -> list[Event]:
     if block is None or block.n_missing:
         return []
     spec = state.spec
-    known = spec.solver.tell(state.known[-1], block.batch, spec.sign * block.values)
+    known = _told(spec, state.known[-1], block)
     for past in state.past[state.n_past_used :]:
         known = absorbed(spec, known, spec.merging.contract(past.codes), past.values, "past data")
     return [Decided(known, len(state.past)), *_opening(spec, known, len(state.blocks))]
+
+
+def _told(spec: StudySpec, known: Any, block: Block) -> Any:
+    """What is known after a complete block. The rows in the log are its design."""
+    tell = spec.solver.tell_block if isinstance(spec.solver, Cfs) else spec.solver.tell
+    return tell(known, block.batch, spec.sign * block.values)
 
 
 def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
@@ -73,7 +79,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
     Blocks that would be designed the same again keep their part. Others stay as evidence: their rows were chosen before
     their outcomes, so the anytime radii hold for them too (docs/decisions/0012).
     """
-    spec, solver = state.spec, state.spec.solver
+    spec = state.spec
     first = min(int(state.trials.block[trial]) for trial in corrected)
     if state.blocks[first].role == OPEN:
         return None
@@ -86,7 +92,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
             roles.append(role)
             break
         if role == AS_DESIGNED:
-            known = solver.tell(known, block.batch, spec.sign * block.values)
+            known = _told(spec, known, block)
         elif role == AS_RUN:
             known = absorbed(spec, known, *_finished_rows(block), "kept after a correction")
         roles.append(role)

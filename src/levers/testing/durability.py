@@ -32,8 +32,8 @@ from levers.studies.trials import Trial, TrialState
 
 KILL_SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1, 2, 3], "supplier": [0, 1]}
 FLEET_SPACE: dict[str, list[int]] = {f"x{i}": [0, 1, 2, 3] for i in range(10)}
-TOLERANCES = (0.1, 0.5, 0.25, 0.5)
-"""Of the studies whose workers are killed, in turn. The first takes thousands of runs, enough for snapshots."""
+TOLERANCES = (0.5, 0.25, 0.1, 0.05)
+"""Of the studies whose workers are killed, in turn. The last takes thousands of runs, enough for snapshots."""
 
 WORKER = "worker"
 LEASE = 0.2  # seconds: a trial of a killed worker comes back soon
@@ -78,7 +78,8 @@ class FleetReport:
 
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "levers", "sqlalchemy.dialects.sqlite", "psycopg", __name__])
+    modules = ["levers.studies.storage.sql", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"]
+    context.set_forkserver_preload([*modules, "alembic.command", __name__])
     return context
 
 
@@ -133,7 +134,7 @@ def _kill_until_finished(task: _Task, kills: int, rng: np.random.Generator) -> C
         phase.write_bytes(b"s")
         ready, says_ready = context.Pipe(duplex=False)
         draw = int(rng.integers(2**31))
-        process = context.Process(target=_work_until_killed, args=(task, phase, draw, says_ready))
+        process = context.Process(target=_work_until_killed, args=(task, phase, draw, says_ready), daemon=True)
         process.start()
         says_ready.close()
         if landed.total() < kills:
@@ -180,25 +181,24 @@ def _work_until_killed(task: _Task, phase: Path, draw: int, says_ready: "Connect
         time.sleep(rng.uniform(0, 0.002))
         outcomes = [(trial, task.outcome(state, trial.number)) for trial in held]
         os.pwrite(marks, b"t", 0)
-        told = _tell_somehow(study, outcomes, rng)
+        told, held = _tell_somehow(study, outcomes, rng)
         os.pwrite(marks, b"n", 0)
         # one call, so that a kill leaves all of it or nothing
         os.write(notes, "".join(f"{trial.number} {value!r}\n" for trial, value in told).encode())
-        held = []
 
 
 def _tell_somehow(
     study: Study, outcomes: list[tuple[Trial, float]], rng: np.random.Generator
-) -> list[tuple[Trial, float]]:
-    """One by one, all at once, or with a run that failed; returns what was told."""
+) -> tuple[list[tuple[Trial, float]], list[Trial]]:
+    """All at once or the first only, now and then with a run that failed; returns what was told, and what is left."""
     if rng.random() < 0.1:
         study.fail(outcomes.pop()[0], "by chance")
     if outcomes and rng.random() < 0.5:
-        study.tell_many(outcomes)
-        return outcomes
-    if outcomes:
         study.tell(*outcomes[0])
-    return outcomes[:1]  # the others are asked for again when the lease is over
+        return outcomes[:1], [trial for trial, _ in outcomes[1:]]
+    if outcomes:
+        study.tell_many(outcomes)
+    return outcomes, []
 
 
 def _check_killed(task: _Task) -> tuple[int, int, int, int]:
@@ -242,7 +242,7 @@ def run_fleet(url: str, folder: Path, *, workers: int, trials: int, seed: int = 
     files = [folder / f"fleet-{i}.csv" for i in range(workers)]
     crew: list[ForkServerProcess] = []
     for i, file in enumerate(files):
-        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate)))
+        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate), daemon=True))
         crew[-1].start()
     gate.wait(SECONDS_TO_START)
     began = time.perf_counter()

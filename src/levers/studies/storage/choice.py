@@ -1,7 +1,7 @@
 """From an address to a storage."""
 
+import atexit
 import os
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from levers.studies.storage.base import Storage
@@ -29,12 +29,20 @@ def open_storage(storage: "str | Storage | None") -> Storage:
         return MemoryStorage()
     if not isinstance(storage, str):
         return storage
-    return _opened(storage, os.getpid(), os.getcwd())
+    key = (storage, os.getpid(), os.getcwd())
+    if key not in _opened:
+        from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
+
+        _opened[key] = SqlStorage(parse_url(storage))
+    return _opened[key]
 
 
-@lru_cache(maxsize=16)
-def _opened(url: str, _process: int, _folder: str) -> "SqlStorage":
-    # connections must not cross into a forked process, and a file may be named from the current folder
-    from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
+# connections must not cross into a forked process, and a file may be named from the current folder: both are in the key
+_opened: dict[tuple[str, int, str], "SqlStorage"] = {}
 
-    return SqlStorage(parse_url(url))
+
+@atexit.register
+def close_storages() -> None:
+    """Close what this process has opened by address."""
+    for key in [key for key in _opened if key[1] == os.getpid()]:
+        _opened.pop(key).close()

@@ -1,0 +1,68 @@
+"""What the pictures share: what one consists of, its colours, and the one that says that there is nothing to show."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from levers.studies.fold import StudyState
+
+BLUE, SKY, GREEN, ORANGE, RED, GREY = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#6E6E6E"
+"""Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a grey that can be read."""
+
+WIDTH = 8.0
+"""Inches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure and what belongs to it: a title, a caption, what it shows in words, and its data.
+
+    `struck` are labels to be struck out, which can be done only once the layout is known.
+    """
+
+    figure: Figure
+    title: str
+    caption: str
+    alt: str
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    struck: Sequence[Text] = ()
+
+
+def new_axes(height: float) -> tuple[Figure, Axes]:
+    """An empty figure of the usual width."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def add_legend(figure: Figure, title: str | None) -> None:
+    """A legend above the axes, where it covers nothing, with the figure's title: apart, the two would overlap."""
+    handles, labels = figure.axes[0].get_legend_handles_labels() if figure.axes else ([], [])
+    if handles:
+        looks: dict[str, Any] = {"ncols": 4, "fontsize": 8, "frameon": False, "title_fontsize": 11}
+        figure.legend(handles, labels, loc="outside upper center", title=title, **looks)
+    elif title is not None:
+        figure.suptitle(title, fontsize=11)
+
+
+def nothing_yet(title: str, why: str, state: StudyState) -> Picture:
+    """A picture that says why there is nothing to show, and what to do."""
+    text = f"There is nothing to show yet: {why}"
+    figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+    figure.text(0.5, 0.5, textwrap.fill(text, 70), ha="center", va="center", fontsize=12)
+    block = state.open_block
+    told, to_go = state.n_complete, block.n_missing if block else 0
+    rows = [("outcomes told", str(told)), ("runs to go in this block", str(to_go))]
+    return Picture(figure, title, f"{told} outcomes told, {to_go} to go in this block.", text, ("what", "runs"), rows)
+
+
+def runs_so_far(state: StudyState) -> int:
+    """Outcomes that count, with the imported runs that are in use."""
+    return state.n_complete + sum(len(past.values) for past in state.past[: state.n_past_used])
