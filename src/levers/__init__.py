@@ -17,6 +17,7 @@ from levers.experiments.functions import optimize
 from levers.experiments.planning import Plan, plan
 from levers.experiments.worlds import run_on_world
 from levers.studies.managing import copy_study, create_study, delete_study, list_studies, load_study
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 from levers.studies.trials import Trial, TrialState
 
@@ -28,6 +29,7 @@ __all__ = [
     "Comparison",
     "Factor",
     "LeversError",
+    "MemoryStorage",
     "Plan",
     "Problem",
     "Space",

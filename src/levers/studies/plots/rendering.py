@@ -55,7 +55,9 @@ def rendered(name: str, state: StudyState, kind: str, suffix: str) -> bytes:
 def _strike(picture: Picture) -> None:
     """A line through some labels. The layout stays as it is then, or the lines would miss them."""
     figure = picture.figure
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    assert engine is not None  # every figure here is made with one
+    engine.execute(figure)
     figure.set_layout_engine("none")
     for text in picture.struck:
         box = text.get_window_extent().transformed(figure.transFigure.inverted())
