@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from levers.testing.durability import kill_workers, run_fleet
+from levers.studies.managing import load_study
+from levers.testing.durability import _check_killed, _Task, kill_workers, run_fleet
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -25,3 +26,17 @@ def test_several_processes_share_a_study(url: str, tmp_path: Path) -> None:
     found = run_fleet(url, tmp_path, workers=4, trials=800)
     assert found.problems == ()
     assert found.n_told >= 700
+
+
+def test_the_checks_see_what_is_lost_or_changed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/levers.db"
+    assert kill_workers(url, tmp_path, kills=0, tolerances=(0.5,)).ok
+    task = _Task(url, 0, 0.5, tmp_path / "0.told")
+    with task.notes.open("a") as notes:
+        notes.write("100000 1.0\n")
+    assert _check_killed(task)[1:] == (1, 0, 0)
+    trial, value = task.notes.read_text().split()[:2]
+    load_study(task.name, url).correct(int(trial), float(value) + 0.001, "a test")
+    told, lost, _, different = _check_killed(task)
+    assert (lost, different) == (2, 1)
+    assert told > 100

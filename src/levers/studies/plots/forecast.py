@@ -55,7 +55,8 @@ def _certified(title: str, state: StudyState, points: list[tuple[int, float]], t
     axes.set_ylabel("how far from the best it can be")
     axes.grid(True, alpha=0.3)
     sure = f"{100 * (1 - state.spec.failure_prob):g} %"
-    caption = f"After {now:,} runs the leading setting is within {within:.4g} of the best with probability {sure}"
+    which = "chosen" if state.open_block is None else "leading"
+    caption = f"After {now:,} runs the {which} setting is within {within:.4g} of the best with probability {sure}"
     caption += "." if state.open_block is None else f"; {to_go}."
     return Picture(figure, title, caption, f"Falling steps over runs. {caption}", HEADER, rows)
 

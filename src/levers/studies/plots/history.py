@@ -118,7 +118,7 @@ def _caption(n: int, state: StudyState, leader: Best | None) -> str:
     if leader is not None and leader.predicted is not None:
         caption += f" At the best setting {leader.predicted:.4g} is predicted, {leader.low:.4g} to {leader.high:.4g}."
     if n > MANY:
-        caption += " So many are drawn as one image; the table has one row for each block."
+        caption += " So many are drawn as one image, and tables list blocks."
     past = sum(len(p.values) for p in state.past)
     return caption + (f" {past:,} imported runs are not shown." if past else "")
 

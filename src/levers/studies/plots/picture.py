@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from levers.studies.fold import StudyState
 
-BLUE, SKY, GREEN, ORANGE, RED, GREY = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#6E6E6E"
+BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#6E6E6E"
 """Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a grey that can be read."""
 
 WIDTH = 8.0
@@ -44,7 +44,7 @@ def new_axes(height: float) -> tuple[Figure, Axes]:
 
 def add_legend(figure: Figure, title: str | None) -> None:
     """A legend above the axes, where it covers nothing, with the figure's title: apart, the two would overlap."""
-    handles, labels = figure.axes[0].get_legend_handles_labels() if figure.axes else ([], [])
+    handles, labels = figure.axes[0].get_legend_handles_labels()
     if handles:
         looks: dict[str, Any] = {"ncols": 4, "fontsize": 8, "frameon": False, "title_fontsize": 11}
         figure.legend(handles, labels, loc="outside upper center", title=title, **looks)
@@ -55,8 +55,9 @@ def add_legend(figure: Figure, title: str | None) -> None:
 def nothing_yet(title: str, why: str, state: StudyState) -> Picture:
     """A picture that says why there is nothing to show, and what to do."""
     text = f"There is nothing to show yet: {why}"
-    figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
-    figure.text(0.5, 0.5, textwrap.fill(text, 70), ha="center", va="center", fontsize=12)
+    figure, axes = new_axes(2.4)
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, textwrap.fill(text, 70), ha="center", va="center", fontsize=12, transform=axes.transAxes)
     block = state.open_block
     told, to_go = state.n_complete, block.n_missing if block else 0
     rows = [("outcomes told", str(told)), ("runs to go in this block", str(to_go))]

@@ -58,7 +58,7 @@ def _strike(picture: Picture) -> None:
     engine = figure.get_layout_engine()
     assert engine is not None  # every figure here is made with one
     engine.execute(figure)
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)
     for text in picture.struck:
         box = text.get_window_extent().transformed(figure.transFigure.inverted())
         y = (box.y0 + box.y1) / 2
