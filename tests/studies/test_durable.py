@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from levers.studies.managing import load_study
-from levers.testing.durability import _check_killed, _Task, kill_workers, run_fleet
+from levers.testing.durability import _check_killed, _Task, kill_workers, run_fleet, run_forked
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -26,6 +26,10 @@ def test_several_processes_share_a_study(url: str, tmp_path: Path) -> None:
     found = run_fleet(url, tmp_path, workers=4, trials=800)
     assert found.problems == ()
     assert found.n_told >= 700
+
+
+def test_a_study_may_be_carried_into_forked_processes(url: str) -> None:
+    assert run_forked(url, children=3, asks=12) == 2 + 3 * 12
 
 
 def test_the_checks_see_what_is_lost_or_changed(tmp_path: Path) -> None:

@@ -117,6 +117,25 @@ class Modl(AlgorithmBase):
         )
         return state if state.moments.n_runs < self.runs_in_phase(state) else self._end_phase(state)
 
+    def phase(self, state: ModlState, rng: np.random.Generator) -> tuple[Batch, int, Batch]:
+        """All runs of the current phase at once: a block, how often it is repeated, and what is left over.
+
+        The runs that `ask` would ask for piece by piece, for whoever can answer with sums instead of outcomes.
+        """
+        stage = f"phase {state.phase + 1}"
+        block, n_runs = block_length(state.active, CHUNK), self.runs_in_phase(state)
+        seed = int(rng.integers(2**62))
+        copies, rest = divmod(n_runs, block)
+        rows = repeated_block(state.active, block, seed) if copies else np.zeros((0, len(state.active)), dtype=np.int16)
+        return Batch(rows, stage, seed), copies, Batch(balanced_rows(state.active, rest, rng), stage, seed)
+
+    def tell_phase(self, state: ModlState, moments: Moments) -> ModlState:
+        """The state after all runs of the current phase, given by their sums."""
+        n_runs = self.runs_in_phase(state)
+        self.check_due(not state.finished and state.moments.n_runs == 0 and moments.n_runs == n_runs)
+        stages = add_runs(state.runs_by_stage, f"phase {state.phase + 1}", n_runs)
+        return self._end_phase(replace(state, moments=moments, n_runs=state.n_runs + n_runs, runs_by_stage=stages))
+
     def _end_phase(self, state: ModlState) -> ModlState:
         width = self.widths.widths[state.phase]
         gaps = empirical_gaps(Fit(state.moments), state.active, lemma_variance(state.active, state.moments.n_runs))

@@ -115,6 +115,28 @@ class Moments:
         counts = _remembered_counts(compact.tobytes(), len(compact), self.n_levels)
         return self.merge(Moments(self.n_levels, sums.n_runs, sums.mean, sums.square, sums.sums, counts))
 
+    def add_repeated(self, codes: ArrayLike, repeats: int, means: ArrayLike, within: float) -> "Moments":
+        """The moments with each row run `repeats` times: the rows' mean outcomes, and the squares about them in all.
+
+        >>> rows, y = [[0, 0], [1, 1]], [[1.0, 3.0], [4.0, 8.0]]
+        >>> one = Moments.empty([2, 2]).add(rows + rows, [1.0, 4.0, 3.0, 8.0])
+        >>> other = Moments.empty([2, 2]).add_repeated(rows, 2, [2.0, 6.0], within=2.0 + 8.0)
+        >>> one.square == other.square, (one.sums == other.sums).all(), (one.counts == other.counts).all()
+        (True, np.True_, np.True_)
+        """
+        if repeats == 0:
+            return self
+        once = Moments.empty(self.n_levels).add(codes, means)
+        more = Moments(
+            self.n_levels,
+            repeats * once.n_runs,
+            once.mean,
+            repeats * once.square + within,
+            repeats * once.sums,
+            repeats * once.counts,
+        )
+        return self.merge(more)
+
     def merge(self, other: "Moments") -> "Moments":
         """The moments of both sets of runs together (Chan, Golub and LeVeque's pairwise update)."""
         if self.n_levels != other.n_levels:

@@ -74,6 +74,7 @@ class Space:
 
     factors: tuple[Factor, ...]
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
+    _n_levels: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         object.__setattr__(self, "factors", tuple(factors))
@@ -88,6 +89,7 @@ class Space:
             InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
         )
         object.__setattr__(self, "_positions", {name: k for k, name in enumerate(names)})
+        object.__setattr__(self, "_n_levels", tuple(factor.n_levels for factor in self.factors))
 
     @classmethod
     def of(cls, levels_by_name: "Mapping[str, Sequence[Level]] | Space") -> "Space":
@@ -133,7 +135,7 @@ class Space:
     @property
     def n_levels(self) -> tuple[int, ...]:
         """The number of levels of each factor (M_1, ..., M_K)."""
-        return tuple(factor.n_levels for factor in self.factors)
+        return self._n_levels
 
     @property
     def n_assignments(self) -> int:

@@ -10,6 +10,7 @@ and the caller may have threads.
 import multiprocessing
 import os
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -297,3 +298,40 @@ def _check_fleet(study: Study, noted: NDArray[np.float64]) -> list[str]:
     if not study.is_finished or study.verdict().n_runs != len(numbers) or study.state.n_complete != len(numbers):
         problems.append(f"{len(numbers)} outcomes were told, and the study counts {study.state.n_complete}")
     return problems
+
+
+def run_forked(url: str, *, children: int, asks: int) -> int:
+    """Carry an open study into forked processes, which ask and tell with it; returns how many outcomes count after.
+
+    Connections must not be shared between processes, and this is the easiest way to do it by accident.
+    """
+    process = _context().Process(target=_fork_with_a_study, args=(url, children, asks))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise StudyError(f"a forked worker on {url!r} failed; its error is above")
+    storage = open_storage(url)
+    n_complete = load_study("forked", storage).state.n_complete
+    storage.close()
+    return n_complete
+
+
+def _fork_with_a_study(url: str, children: int, asks: int) -> None:
+    study = create_study("forked", FLEET_SPACE, budget=10_000, noise_sd=1.0, seed=0, storage=url)
+    study.tell(study.ask()[0], 0.0)  # so that a connection is open
+    crew = []
+    for _ in range(children):
+        crew.append(os.fork())
+        if not crew[-1]:
+            code = 1
+            try:
+                for _ in range(asks):
+                    study.tell_many((trial, 0.0) for trial in study.ask())
+                code = 0
+            except Exception:
+                traceback.print_exc()
+            finally:
+                os._exit(code)  # not through the parent's clean-up
+    study.tell(study.ask()[0], 0.0)  # the parent's own connection still works beside theirs
+    failed = [child for child in crew if os.waitpid(child, 0)[1]]
+    raise SystemExit(1 if failed else 0)

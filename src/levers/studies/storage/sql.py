@@ -32,13 +32,22 @@ class SqlStorage:
     def __init__(self, url: URL) -> None:
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
-        self._engine = _engine(url)
+        self._opened, self._process = _engine(url), os.getpid()
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
         except BaseException:
             self._engine.dispose()
             raise
+
+    @property
+    def _engine(self) -> Engine:
+        if self._process != os.getpid():
+            # forked: the parent's connections are not ours to use, nor to close, so they are kept and left alone
+            self._of_parent = self._opened.pool
+            self._opened.dispose(close=False)
+            self._process = os.getpid()
+        return self._opened
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         """A new study with its first records, in one transaction."""
