@@ -28,6 +28,8 @@ DEFAULT_ALGORITHMS = ("cfs", "modl", "parents-first", "oracle")
 class Comparison:
     """What to compare: algorithms, the kind of world, how many worlds and repeats, and the seed of it all.
 
+    All worlds and algorithms are made once, so that errors come first, unless `make_worlds` is off.
+
     >>> Comparison(n_factors=4, n_parents=2, n_worlds=2, n_repeats=1).tasks()
     [(0, 0), (1, 0)]
     """
@@ -50,6 +52,7 @@ class Comparison:
     min_effect: float = 0.0
     max_in_degree: int | None = 6
     seed: int = 0
+    make_worlds: bool = True
 
     def __post_init__(self) -> None:
         check_count("worlds", self.n_worlds)
@@ -64,7 +67,7 @@ class Comparison:
             check_known(name)
         if len(set(self.algorithms)) < len(self.algorithms):
             raise InvalidSettingError("an algorithm is named twice")
-        for index in range(self.n_worlds):  # all worlds and algorithms are made once, so that errors come first
+        for index in range(self.n_worlds if self.make_worlds else 0):  # errors come before the first run
             world = self.world(index)
             for name in self.algorithms:
                 self.algorithm(name, world)
