@@ -27,7 +27,7 @@ def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
     while left:
         pool = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
         try:
-            for task, rows in pool(delayed(_keyed)(task) for task in left.values()):
+            for task, rows in pool(delayed(_keyed)(task) for task in list(left.values())):
                 del left[task.key]
                 failures = 0
                 yield task, rows
