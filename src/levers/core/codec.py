@@ -79,11 +79,20 @@ def _decode(value: object) -> object:
         return tuple(_decode(item) for item in value)
     if not isinstance(value, dict):
         return value
-    fields = dict(value)
-    name = cast(str, fields.pop("$"))
+    name = cast(str, value["$"])
     if name == "array":
-        array = np.frombuffer(base64.b64decode(fields["data"]), dtype=fields["dtype"]).reshape(fields["shape"])
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
+        return _decode_array(value["data"], value["dtype"], value["shape"])
     if name not in _CLASSES:
         raise KeyError(f"no value is called {name}")
-    return _CLASSES[name](**{key: _decode(item) for key, item in fields.items()})
+    fields = {
+        key: _decode(item) if isinstance(item, list | dict) else item for key, item in value.items() if key != "$"
+    }
+    return _CLASSES[name](**fields)
+
+
+def _decode_array(data: str, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
+    array = np.frombuffer(base64.b64decode(data), dtype=dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # logs hold many small flat arrays, so what they do not need is left out
+    return array if len(shape) == 1 else array.reshape(shape)

@@ -1,0 +1,50 @@
+"""Many processes on one study: python benchmarks/fleet.py [--workers 16] [--trials 20000]
+
+Each asks for one trial at a time and tells it. No lock error, no trial handed out twice, every outcome as it was told.
+Exit code 1 if not.
+"""
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before numpy is loaded
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from levers.testing.durability import run_fleet
+from levers.testing.postgres import running_postgres
+
+STORAGES = ("sqlite", "postgresql")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--trials", type=int, default=20_000)
+    parser.add_argument("--storage", choices=[*STORAGES, "both"], default="both")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    all_ok = True
+    for storage in STORAGES if given.storage == "both" else [given.storage]:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levers-fleet-")))
+            url = f"sqlite:///{folder}/levers.db" if storage == "sqlite" else stack.enter_context(running_postgres())
+            found = run_fleet(url, folder, workers=given.workers, trials=given.trials, seed=given.seed)
+        ask, tell = (np.percentile(1000 * t, [50, 99]) for t in (found.ask_seconds, found.tell_seconds))
+        print(
+            f"{storage}: {given.workers} processes, {found.n_told} trials in {found.seconds:.0f} s, "
+            f"{found.n_told / found.seconds:.0f} a second; ms (median, 99 %): ask {ask[0]:.1f}, {ask[1]:.1f}, "
+            f"tell {tell[0]:.1f}, {tell[1]:.1f}; {'; '.join(found.problems) or 'all exact'}",
+            flush=True,
+        )
+        all_ok &= not found.problems
+    sys.exit(0 if all_ok else 1)
+
+
+if __name__ == "__main__":
+    main()
