@@ -95,4 +95,4 @@ def _decode_array(data: str, dtype: str, shape: list[int]) -> np.ndarray[Any, An
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     # logs hold many small flat arrays, so what they do not need is left out
-    return array if len(shape) == 1 else array.reshape(shape)
+    return array if shape == [len(array)] else array.reshape(shape)
