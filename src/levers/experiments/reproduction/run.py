@@ -51,12 +51,9 @@ def reproduce(
     Writes results.parquet and results.csv (one row per run). Interrupt it at any time: the same call goes on, and ends
     with the same bytes.
     """
-    names = tuple(SWEEPS) if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
-    check_choice("size", size, SIZES)
-    check_count("seed", seed, 0)
+    names, tasks = all_tasks(what, size, seed)
     settings = Settings(size, seed, version("levers"), fingerprint(size))
     parts = Parts(Path(folder), settings)
-    tasks = [task.seeded(seed) for name in names for task in SWEEPS[name].tasks(size)]
     known = parts.done()
     todo = [task for task in tasks if task.key not in known]
     began, n_done = time.perf_counter(), len(tasks) - len(todo)
@@ -67,6 +64,19 @@ def reproduce(
     runs = parts.runs(tasks)
     write_tables(Path(folder), runs)
     return Reproduction(names, settings, runs, time.perf_counter() - began, len(tasks) - len(todo), len(tasks))
+
+
+def all_tasks(what: str, size: str, seed: int = 0) -> tuple[tuple[str, ...], list[Task]]:
+    """The experiments that a name stands for, and all their tasks.
+
+    >>> names, tasks = all_tasks("degree", "smoke")
+    >>> names, len(tasks)
+    (('degree',), 6)
+    """
+    names = tuple(SWEEPS) if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
+    check_choice("size", size, SIZES)
+    check_count("seed", seed, 0)
+    return names, [task.seeded(seed) for name in names for task in SWEEPS[name].tasks(size)]
 
 
 def fingerprint(size: str) -> str:
