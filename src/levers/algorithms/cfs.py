@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
-from levers.algorithms.cfs_plan import (
-    first_block,
-    next_block,
-    selection_pays,
-)
+from levers.algorithms.cfs_plan import Prospect, first_block, next_block
 from levers.algorithms.cfs_settings import MOST_CELLS, RHO_SHARE, CfsSettings
 from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
@@ -199,34 +195,36 @@ class Cfs(CfsSettings):
         enough = 0.0 if self.budget is not None else self.tolerance
         if state.upper_loss <= enough:
             return replace(state, finished=True, certified=state.upper_loss)
-        now = self.standing(state)
         sizes = state.open_sizes
         following = next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - state.n_runs
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
         assert state.noise_sd is not None  # see confidence
-        if selection_pays(
-            state.evidence,
-            now,
-            self.known,
-            confidence=self.confidence(state),
-            n_runs=state.n_runs,
-            following=following,
-            failure_prob=self.shares.selection,
-            bound=self.bound,
-            tolerance=self.problem.tolerance,
-            left=left,
-            most_screening=self.most_screening(state.noise_sd),
-        ):
+        if self.prospect(state, following, left).selection_pays(self.most_screening(state.noise_sd)):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
-            scale = scale_needed(now.at_stake, self.shares.selection, self.bound)
+            scale = scale_needed(self.standing(state).at_stake, self.shares.selection, self.bound)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
             target = min(target, MOST_CELLS / self.space.n_factors)
             return replace(state, stage=SELECTION, target=target)
         return replace(state, target=float(following))
+
+    def prospect(self, state: CfsState, following: int, left: int | None) -> Prospect:
+        """What further screening could bring, the next block being of this size."""
+        return Prospect(
+            state.evidence,
+            self.standing(state),
+            self.known,
+            self.confidence(state),
+            state.n_runs,
+            following,
+            self.shares.selection,
+            self.bound,
+            self.problem.tolerance,
+            left,
+        )
 
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""

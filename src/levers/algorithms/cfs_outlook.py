@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_plan import cheap_scale, screening_costs
+from levers.algorithms.cfs_plan import cheap_scale
 from levers.algorithms.cfs_state import SCREENING, CfsState
 
 
@@ -42,17 +42,6 @@ def outlook(cfs: Cfs, state: CfsState) -> Outlook:
     at_most = math.ceil(1.1 * selecting + max(cfs.most_screening(state.noise_sd) - state.n_runs - block, 0.0))
     if state.upper_loss is None:
         return Outlook(math.ceil(selecting), at_most)
-    costs = screening_costs(
-        state.evidence,
-        cfs.standing(state),
-        cfs.known,
-        confidence=cfs.confidence(state),
-        n_runs=state.n_runs,
-        following=math.ceil(block),
-        failure_prob=cfs.shares.selection,
-        bound=cfs.bound,
-        tolerance=cfs.tolerance,
-        left=None,
-    )
+    costs = cfs.prospect(state, math.ceil(block), None).screening_costs()
     likely = max(math.ceil(min([selecting, *costs]) - block), 0)
     return Outlook(likely, max(at_most, likely))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -99,78 +100,56 @@ def next_block(sizes: Sequence[int], n_runs: int) -> int:
     return max(math.ceil(NEXT_BLOCK * n_parameters), math.ceil(GROWTH * n_runs), n_parameters + 6)
 
 
-def selection_pays(
-    evidence: Evidence,
-    now: Standing,
-    known: Knowledge,
-    *,
-    confidence: Confidence,
-    n_runs: int,
-    following: int,
-    failure_prob: float,
-    bound: str,
-    tolerance: float | None,
-    left: int | None,
-    most_screening: float,
-) -> bool:
-    """Whether selecting now is expected to be best: no length of further screening promises to do better.
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """What is known when CFS decides whether to screen on, and what that could cost.
 
-    With a tolerance the cost is runs, further screening plus the selection after it. With a budget it is the tolerance
-    reached. Screening never takes more than `most_screening` runs, so that a study is at most about twice as long as a
-    single design that settles everything. Certificates are gauged by the cheap Chernoff bound times its usual ratio to
-    the tight one.
+    With a tolerance the cost is runs, further screening plus the selection after it; with a budget, of which `left`
+    runs are left, it is the tolerance reached. Certificates are gauged by the cheap Chernoff bound times its usual
+    ratio to the tight one. `following` is the size of the next screening block.
     """
-    if left is not None and following + sum(m - 1 for m in now.at_stake) + 2 > left:
-        return True
-    if tolerance is not None and n_runs + following > most_screening:
-        return True
-    cost_now = _cost(cheap_scale(now.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, 0.0, left)
-    costs = screening_costs(
-        evidence,
-        now,
-        known,
-        confidence=confidence,
-        n_runs=n_runs,
-        following=following,
-        failure_prob=failure_prob,
-        bound=bound,
-        tolerance=tolerance,
-        left=left,
-    )
-    return all(cost >= _WORTH * cost_now for cost in costs)
 
+    evidence: Evidence
+    now: Standing
+    known: Knowledge
+    confidence: Confidence
+    n_runs: int
+    following: int
+    failure_prob: float
+    bound: str
+    tolerance: float | None
+    left: int | None
 
-def screening_costs(
-    evidence: Evidence,
-    now: Standing,
-    known: Knowledge,
-    *,
-    confidence: Confidence,
-    n_runs: int,
-    following: int,
-    failure_prob: float,
-    bound: str,
-    tolerance: float | None,
-    left: int | None,
-) -> Iterator[float]:
-    """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
-    cost_now = _cost(cheap_scale(now.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, 0.0, left)
-    for growth in _GROWTHS:
-        more = max(n_runs * (growth - 1), float(following))
-        if more >= (left if left is not None else cost_now):
-            break
-        then = forecast(evidence, 1 + more / n_runs, confidence, now, known)
-        if tolerance is not None and then.upper_loss <= tolerance:
-            yield more
-        else:
-            yield _cost(cheap_scale(then.at_stake, failure_prob, bound), confidence.noise_sd, tolerance, more, left)
+    def selection_pays(self, most_screening: float) -> bool:
+        """Whether selecting now is expected to be best: no length of further screening promises to do better.
 
+        Screening never takes more than `most_screening` runs, so that a study is at most about twice as long as a
+        single design that settles everything.
+        """
+        if self.left is not None and self.following + sum(m - 1 for m in self.now.at_stake) + 2 > self.left:
+            return True
+        if self.tolerance is not None and self.n_runs + self.following > most_screening:
+            return True
+        return all(cost >= _WORTH * self.cost(self.now, 0.0) for cost in self.screening_costs())
 
-def _cost(scale: float, noise_sd: float, tolerance: float | None, more: float, left: int | None) -> float:
-    if left is not None:
-        return scale * noise_sd / math.sqrt(left - more)
-    assert tolerance is not None  # a study has a tolerance or a budget
-    return more + (scale * noise_sd / tolerance) ** 2
+    def screening_costs(self) -> Iterator[float]:
+        """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
+        most = self.left if self.left is not None else self.cost(self.now, 0.0)
+        for growth in _GROWTHS:
+            more = max(self.n_runs * (growth - 1), float(self.following))
+            if more >= most:
+                break
+            then = forecast(self.evidence, 1 + more / self.n_runs, self.confidence, self.now, self.known)
+            certain = self.tolerance is not None and then.upper_loss <= self.tolerance
+            yield more if certain else self.cost(then, more)
+
+    def cost(self, then: Standing, more: float) -> float:
+        """What a selection costs after `more` runs of screening."""
+        scale = cheap_scale(then.at_stake, self.failure_prob, self.bound) * self.confidence.noise_sd
+        if self.left is not None:
+            return scale / math.sqrt(self.left - more)
+        assert self.tolerance is not None  # a study has a tolerance or a budget
+        return more + (scale / self.tolerance) ** 2
 
 
 def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str) -> float:

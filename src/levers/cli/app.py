@@ -11,6 +11,7 @@ from levers.cli.compare import compare
 from levers.cli.demo import demo
 from levers.cli.looking import effects, export, forecast, plot, status, trials, verdict
 from levers.cli.plan import plan
+from levers.cli.reproduce import reproduce
 from levers.cli.runs import ask, correct, fail, import_past, tell
 from levers.cli.storages import storage_app
 from levers.cli.studies import copy, create, delete, studies
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(plan)
 app.command()(compare)
+app.command()(reproduce)
 for command in (create, studies, ask, fail, status, effects, forecast, verdict, trials, export, plot, copy, delete):
     app.command()(command)
 _NEGATIVE = {"ignore_unknown_options": True}  # an outcome may be negative, which is not an option

@@ -7,7 +7,6 @@ import typer
 
 from levers.cli.render import console
 from levers.experiments.reproduction.checking import check_claims
-from levers.experiments.reproduction.figures import draw_figures
 from levers.experiments.reproduction.report import write_report
 from levers.experiments.reproduction.run import ALL, all_tasks
 from levers.experiments.reproduction.run import reproduce as run_experiments
@@ -53,7 +52,6 @@ def reproduce(
             what, output, size=size, seed=seed, workers=workers, scheduler=scheduler, on_task=on_task
         )
     claims = check_claims(found)
-    draw_figures(found, output)
     report = write_report(found, claims, output)
     out = console()
     for claim in claims:

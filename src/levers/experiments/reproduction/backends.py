@@ -1,9 +1,14 @@
 """Where tasks run: processes of this machine, or a dask cluster. Results come back in any order."""
 
+import warnings
 from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from uuid import uuid4
 
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_limits
 
 from levers.core.checks import check_count
 from levers.errors import InvalidSettingError
@@ -13,6 +18,9 @@ from levers.experiments.reproduction.tasks import run_task
 
 MOST_RETRIES = 3
 """How often in a row workers may die without any task getting finished."""
+
+SECONDS_TO_CONNECT = 10
+"""How long a scheduler may take to answer."""
 
 Finished = tuple[Task, list[Row]]
 
@@ -25,9 +33,10 @@ def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
         return
     left, failures = {task.key: task for task in tasks}, 0
     while left:
-        pool = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
+        pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
+        results = pool(delayed(_keyed)(task) for task in list(left.values()))
         try:
-            for task, rows in pool(delayed(_keyed)(task) for task in list(left.values())):
+            for task, rows in results:
                 del left[task.key]
                 failures = 0
                 yield task, rows
@@ -37,25 +46,71 @@ def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
                 raise InvalidSettingError(
                     f"workers were killed {failures} times in a row; there may be too little memory for {workers}"
                 ) from None
+        except GeneratorExit:  # the caller was interrupted: end the workers now, without joblib's advice about it
+            with warnings.catch_warnings(action="ignore"):
+                results.close()
+            raise
 
 
 def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
-    """Tasks on a dask cluster at an address such as tcp://127.0.0.1:8786; lost workers' tasks are run again there."""
+    """Tasks on a dask cluster at an address such as tcp://127.0.0.1:8786; lost workers' tasks are run again there.
+
+    Waits for workers if there are none yet, since some clusters start them when there is work.
+    """
     try:
-        from distributed import Client, as_completed
+        from distributed import Client, KilledWorker, as_completed
     except ModuleNotFoundError:
         raise InvalidSettingError("a cluster needs dask: pip install 'levers[cluster]'") from None
+    if not tasks:
+        return
     try:
-        client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
+        client = Client(scheduler, timeout=SECONDS_TO_CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise InvalidSettingError(f"there is no dask scheduler at {scheduler}: {error}") from None
     with client:
+        _check_versions(client)
+        # keys are shared by all who use the cluster, and a known key is not run again: ours must be new
+        session = uuid4().hex
         futures = client.map(
-            _keyed, tasks, key=[f"levers-{task.key}" for task in tasks], retries=MOST_RETRIES, pure=False
+            _keyed_on_cluster,
+            tasks,
+            key=[f"levers-{session}-{task.key}" for task in tasks],
+            pure=False,
+            expected=version("levers"),
         )
-        for _, (task, rows) in as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
-            yield task, rows
+        results = as_completed(futures, loop=client.loop, with_results=True)  # type: ignore[no-untyped-call]
+        try:
+            for future, result in results:
+                if future.status != "finished":
+                    raise InvalidSettingError(f"the dask cluster at {scheduler} was lost; the same call goes on later")
+                yield result
+        except KilledWorker as error:
+            raise InvalidSettingError(f"the cluster's workers keep dying: {error}") from None
+
+
+def _check_versions(client: Any) -> None:
+    """Refuse workers with another levers, before anything runs."""
+    ours, others = version("levers"), set()
+    for found in client.run(version, "levers", on_error="return").values():
+        if isinstance(found, PackageNotFoundError):
+            others.add("none")
+        elif isinstance(found, str) and found != ours:
+            others.add(found)
+    if others:
+        raise InvalidSettingError(_mismatch(ours, ", ".join(sorted(others))))
+
+
+def _mismatch(ours: str, theirs: str) -> str:
+    return f"this is levers {ours}, but workers of the cluster have {theirs}; install the same version there"
 
 
 def _keyed(task: Task) -> Finished:
     return task, run_task(task)
+
+
+def _keyed_on_cluster(task: Task, expected: str) -> Finished:
+    if version("levers") != expected:  # a worker that came later
+        raise InvalidSettingError(_mismatch(expected, version("levers")))
+    # for good: tasks in other threads of this worker must not get more when one of them is done and restores its limit
+    threadpool_limits(1)
+    return _keyed(task)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -88,19 +89,23 @@ def draw(points: pl.DataFrame, labels: Labels) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, which="major", color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
+        if axes not in grid[:, 0]:  # the row shares one axis
+            axes.tick_params(axis="y", which="both", left=False)
     grid[0, 0].set_ylabel("runs")
-    grid[1, 0].set_ylabel("average gap")
+    grid[1, 0].set_ylabel("average gap\n(square-root scale)")
     figure.align_ylabels(grid[:, 0])
-    figure.supxlabel(drawable(labels.x), fontsize=_SMALL)
+    if len(panels) == 1:  # a label of the whole figure would be centred under axes and legend together
+        grid[1, 0].set_xlabel(drawable(labels.x))
+    else:
+        figure.supxlabel(drawable(labels.x), fontsize=_SMALL)
     _legend(figure, contenders, labels.limit if points["limit"].is_not_null().any() else None, len(panels) == 1)
     return figure
 
 
 def _shift(xs: Sequence[float], place: int, of: int) -> float:
     """A little to the side, so that equal results lie beside and not under each other."""
-    span = xs[-1] - xs[0] or 1.0
-    nearest = min((b - a for a, b in zip(xs, xs[1:], strict=False)), default=1.0)
-    return min(0.05 * span, 0.4 * nearest) * ((place + 0.5) / of - 0.5)
+    room = min(0.08 * (xs[-1] - xs[0]), 0.4 * min(b - a for a, b in pairwise(xs))) if len(xs) > 1 else 0.5
+    return room * ((place + 0.5) / of - 0.5)
 
 
 def _looks(contender: str) -> dict[str, Any]:
@@ -121,7 +126,7 @@ def _plot(axes: Axes, line: pl.DataFrame, quantity: str, contender: str, shift: 
     if line.is_empty():
         return
     middle = line[quantity].to_numpy()
-    errors = line[f"{quantity}_se"].cast(pl.Float64).fill_null(0.0).to_numpy()  # one world alone has none
+    errors = line[f"{quantity}_se"].fill_null(0.0).to_numpy()  # one world alone has none
     drawn = axes.errorbar(line["x"].to_numpy() + shift, middle, yerr=errors, capsize=1.8, **_looks(contender))
     for bar in drawn.lines[2]:
         bar.set(linewidth=0.8, linestyle="-")
@@ -142,9 +147,9 @@ def _legend(figure: Figure, contenders: Sequence[str], limit: str | None, beside
         handles.append(Line2D([], [], color="black", linewidth=0.9, dashes=(1, 1.4), label=drawable(limit)))
     label = f"tolerance {TOLERANCE:g} (gap)"
     handles.append(Line2D([], [], color="black", linewidth=0.7, dashes=(4, 3), label=label))
-    looks: dict[str, Any] = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.6}
-    where = "outside right upper" if beside else "outside upper center"
-    figure.legend(handles=handles, loc=where, ncols=1 if beside else 3, **looks).set_gid("legend")
+    looks: dict[str, Any] = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.6, "ncols": 1 if beside else 3}
+    looks["loc"] = "outside right upper" if beside else "outside upper center"
+    figure.legend(handles=handles, **looks).set_gid("legend")
 
 
 def _with_words(drawing: str, alt: str) -> str:

@@ -50,13 +50,14 @@ def alt_text(name: str, points: pl.DataFrame) -> str:
     >>> points = pl.DataFrame({"panel": ["K = 4", "K = 4"], "contender": ["cfs", "cfs"], "runs": [90.0, 1200.0]})
     >>> alt_text("elimination", points)
     'Whole assignments as arms: successive elimination. Mean runs and mean gap against parents of the outcome; panels:
-    K = 4. Mean runs go, for cfs, from 90 to 1,200.'
+    K = 4. Mean runs: cfs 90 to 1,200.'
     """
     sweep = SWEEPS[name]
     panels = "; ".join(points["panel"].unique(maintain_order=True))
     spans = []
     for contender in in_order(points["contender"]):
         runs = points.filter(pl.col("contender") == contender)["runs"].to_list()
-        spans.append(f"for {contender}, from {min(runs):,.0f} to {max(runs):,.0f}")
+        low, high = f"{min(runs):,.0f}", f"{max(runs):,.0f}"
+        spans.append(f"{contender} {low if low == high else f'{low} to {high}'}")
     what = f"{sweep.title}. Mean runs and mean gap against {sweep.x_label}; panels: {panels}."
-    return f"{what} Mean runs go, {'; '.join(spans)}."
+    return f"{what} Mean runs: {'; '.join(spans)}."

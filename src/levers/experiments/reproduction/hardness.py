@@ -8,7 +8,6 @@ from levers.experiments.reproduction.rows import Row
 from levers.experiments.reproduction.sweep import WORLDS_AND_REPEATS, Contender, Point, Sweep, Task
 from levers.experiments.worlds import run_on_world
 from levers.simulation.named import needle_world
-from levers.simulation.truth import gap
 
 NAIVE = Contender("naive search", "naive-search")
 MODL = Contender("modl", "modl")
@@ -38,20 +37,8 @@ def run_hardness(task: Task, point: Point) -> list[Row]:
         for repeat in range(min(WORLDS_AND_REPEATS[task.size][1], 5)):
             seed = np.random.SeedSequence(task.seed, spawn_key=(n_factors, task.world, repeat))
             verdict = run_on_world(algorithm, world, seed)
-            loss = gap(world, verdict.assignment.codes)
+            limit = 2**n_factors // 2
             rows.append(
-                Row(
-                    task.sweep,
-                    point.panel,
-                    point.x,
-                    contender.label,
-                    task.world,
-                    repeat,
-                    verdict.n_runs,
-                    loss,
-                    loss > TOLERANCE,
-                    None,
-                    2**n_factors // 2,
-                )
+                Row.of(task, point, contender, repeat, verdict=verdict, world=world, tolerance=TOLERANCE, limit=limit)
             )
     return rows

@@ -2,17 +2,26 @@
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
+from threading import get_ident
+from weakref import WeakValueDictionary, finalize
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from levers.errors import InvalidSettingError
 from levers.experiments.reproduction.rows import SCHEMA, Row, table
 from levers.experiments.reproduction.sweep import Task
 
+if sys.platform != "win32":
+    import fcntl
+
 _SETTINGS = "settings.json"
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class Settings:
 
 
 class Parts:
-    """The finished tasks in a folder.
+    """The finished tasks in a folder, which is this object's alone until it is closed, or its process ends.
 
     A folder that holds results of other settings is refused, so that tables are never mixed.
     """
@@ -36,34 +45,43 @@ class Parts:
         self._parts = folder / "parts"
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
+            self._close = finalize(self, os.close, _lock(folder))
         except OSError as error:
             raise InvalidSettingError(f"cannot write to {folder}: {error.strerror or error}") from None
-        self._keep(settings)
+        _open[_owner(folder)] = self
+        try:
+            self._keep(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._close()
 
     def _keep(self, settings: Settings) -> None:
         path = self.folder / _SETTINGS
-        if path.exists():
-            try:
-                known = json.loads(path.read_text())
-            except ValueError:
-                known = None
-            if known != asdict(settings):
-                raise InvalidSettingError(
-                    f"{self.folder} holds results of other settings ({known}); choose another folder, or delete it"
-                )
-        else:
+        if not path.exists() and not any(self._parts.glob("*.parquet")):
             write_whole(path, json.dumps(asdict(settings)).encode())
+            return
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError):
+            known = f"its {_SETTINGS} cannot be read"
+        if known != asdict(settings):
+            raise InvalidSettingError(
+                f"{self.folder} holds results of other settings ({known}); choose another folder, or delete it"
+            )
 
     def done(self) -> set[str]:
-        """Keys of the tasks that are finished."""
-        return {path.stem for path in self._parts.glob("*.parquet")}
+        """Keys of the tasks that are finished. A file that cannot be read, as a power cut may leave, does not count."""
+        return {path.stem for path in self._parts.glob("*.parquet") if _is_whole(path)}
 
     def keep(self, task: Task, rows: Sequence[Row]) -> None:
         """Keep a finished task; a crash leaves all of it or nothing."""
-        path = self._parts / f"{task.key}.parquet"
-        temporary = path.with_suffix(".writing")
-        table(list(rows)).write_parquet(temporary)
-        os.replace(temporary, path)
+        data = BytesIO()
+        table(list(rows)).write_parquet(data)
+        write_whole(self._parts / f"{task.key}.parquet", data.getvalue())
 
     def runs(self, tasks: Sequence[Task]) -> pl.DataFrame:
         """All runs of these tasks, in their order: the same table whatever order they were made in."""
@@ -72,7 +90,45 @@ class Parts:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file so that it is there whole or not at all, also after a power cut."""
     temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_bytes(data)
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return pl.read_parquet(path).schema == pl.Schema(SCHEMA)
+    except (PolarsError, OSError):
+        return False
+
+
+_open: WeakValueDictionary[tuple[Path, int], Parts] = WeakValueDictionary()
+"""What each thread has open. A thread makes one call at a time, so what it left open belongs to a call that failed."""
+
+
+def _owner(folder: Path) -> tuple[Path, int]:
+    return folder.resolve(), get_ident()
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor that holds the folder for as long as it is open; the kernel closes it when the process dies."""
+    left_open = _open.get(_owner(folder))
+    if left_open is not None:  # kept alive by the traceback of an interrupted call, as notebooks do
+        left_open.close()
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform != "win32":  # there, two processes in one folder are not noticed
+            # flock, not lockf: it also holds between threads, and closing another descriptor does not lose it
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise InvalidSettingError(
+                f"another process writes to {folder}; wait until it is done, or choose another folder"
+            ) from None
+        raise
+    return descriptor

@@ -4,6 +4,11 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
+from levers.algorithms.base import Verdict
+from levers.experiments.reproduction.sweep import Contender, Point, Task
+from levers.simulation.scm import World
+from levers.simulation.truth import gap, true_parents
+
 SCHEMA = {
     "experiment": pl.String,
     "panel": pl.String,
@@ -34,6 +39,36 @@ class Row:
     failed: bool
     parents_exact: bool | None
     limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        point: Point,
+        contender: Contender,
+        repeat: int,
+        *,
+        verdict: Verdict,
+        world: World,
+        tolerance: float,
+        limit: int,
+    ) -> "Row":
+        """What a verdict is worth in a world in which the truth is known."""
+        loss = gap(world, verdict.assignment.codes)
+        exact = None if verdict.parents is None else set(verdict.parents) == set(true_parents(world))
+        return cls(
+            task.sweep,
+            point.panel,
+            point.x,
+            contender.label,
+            task.world,
+            repeat,
+            verdict.n_runs,
+            loss,
+            loss > tolerance,
+            exact,
+            limit,
+        )
 
 
 def table(rows: list[Row]) -> pl.DataFrame:

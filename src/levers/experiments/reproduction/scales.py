@@ -30,7 +30,7 @@ def short(value: float, _: object = None) -> str:
 def scale_runs(axes: Axes, points: pl.DataFrame) -> None:
     """Logarithmic if the lines are far apart. An error bar that would reach down to zero leaves the axes."""
     runs = points["runs"].to_numpy()
-    errors = points["runs_se"].cast(pl.Float64).fill_null(0.0).to_numpy()
+    errors = points["runs_se"].fill_null(0.0).to_numpy()
     limits = points["limit"].drop_nulls().to_list()
     lowest = min([*np.maximum(runs - errors, runs / 4), *limits])
     highest = max([*(runs + errors), *limits])
@@ -43,14 +43,14 @@ def scale_runs(axes: Axes, points: pl.DataFrame) -> None:
     margin = 10 ** (0.05 * decades)
     axes.set_ylim(lowest / margin, highest * margin)
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=12))
-    axes.yaxis.set_minor_locator(LogLocator(10, subs=np.arange(2, 10), numticks=12))
+    axes.yaxis.set_minor_locator(LogLocator(10, subs=range(2, 10), numticks=12))
     axes.yaxis.set_major_formatter(short)  # a change of scale has put back the usual one
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def scale_gap(axes: Axes, points: pl.DataFrame, tolerance: float) -> None:
     """The square root of the gap: small gaps can be told apart, zero stays on the axis, and so does the tolerance."""
-    errors = points["gap_se"].cast(pl.Float64).fill_null(0.0).to_numpy()
+    errors = points["gap_se"].fill_null(0.0).to_numpy()
     top = 1.15 * max(tolerance, float(np.max(points["gap"].to_numpy() + errors)))
     axes.set_yscale("function", functions=(_root, _square))
     axes.set_ylim(-0.004 * top, top)
@@ -63,7 +63,7 @@ def gap_ticks(top: float, apart: float = 0.13) -> list[float]:
     """Round gaps, none so near to another that their labels would touch.
 
     >>> gap_ticks(0.575), gap_ticks(20.0)
-    ([0.0, 0.01, 0.05, 0.1, 0.2, 0.5], [0.0, 0.5, 2.0, 5.0, 10.0, 20.0])
+    ([0.0, 0.01, 0.1, 0.2, 0.5], [0.0, 0.5, 2.0, 5.0, 10.0, 20.0])
     """
     ticks = [0.0]
     for tick in _GAP_TICKS:

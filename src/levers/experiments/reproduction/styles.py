@@ -8,7 +8,7 @@ Dashes = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Style:
-    """A line of a figure. Colour, marker and dashes differ each on their own, so that print without colour is enough."""
+    """A line of a figure. Markers and dashes differ as colours do, so that print without colour is enough."""
 
     colour: str
     marker: str

@@ -8,7 +8,6 @@ from levers.experiments.reproduction.hardness import run_hardness
 from levers.experiments.reproduction.rows import Row
 from levers.experiments.reproduction.sweep import Contender, Point, Task
 from levers.experiments.worlds import run_by_phases
-from levers.simulation.truth import gap, true_parents
 
 
 def run_task(task: Task) -> list[Row]:
@@ -25,25 +24,19 @@ def _run(task: Task, point: Point, contender: Contender) -> list[Row]:
     world = comparison.world(task.world)
     algorithm = comparison.algorithm(contender.algorithm, world)
     limit = comparison.necessary_runs(world)
-    true = set(true_parents(world))
     rows = []
     for repeat in range(comparison.n_repeats):
         verdict = run_by_phases(algorithm, world, np.random.SeedSequence(task.seed, spawn_key=(task.world, repeat)))
-        loss = gap(world, verdict.assignment.codes)
-        exact = None if verdict.parents is None else set(verdict.parents) == true
         rows.append(
-            Row(
-                task.sweep,
-                point.panel,
-                point.x,
-                contender.label,
-                task.world,
+            Row.of(
+                task,
+                point,
+                contender,
                 repeat,
-                verdict.n_runs,
-                loss,
-                loss > comparison.tolerance,
-                exact,
-                limit,
+                verdict=verdict,
+                world=world,
+                tolerance=comparison.tolerance,
+                limit=limit,
             )
         )
     return rows
