@@ -6,7 +6,7 @@ from scipy.stats import ks_2samp
 
 from levers.algorithms.base import Problem
 from levers.algorithms.modl import Modl
-from levers.algorithms.oracle import Oracle
+from levers.algorithms.registry import make_algorithm
 from levers.core.moments import Moments
 from levers.errors import InvalidWorldError
 from levers.experiments.worlds import run_by_phases, run_on_world
@@ -52,11 +52,12 @@ def test_the_law_is_the_same() -> None:
         assert ks_2samp(one[:, column], other[:, column]).pvalue > 1e-4, column
 
 
-@pytest.mark.parametrize("name", ["modl", "oracle"])
+@pytest.mark.parametrize("name", ["modl", "oracle", "parents-first"])
 def test_studies_by_phases_are_like_studies_by_rows(name: str) -> None:
     world = random_world(5, 2, np.random.default_rng(3))
     problem = Problem(world.space, 0.5, 0.1, 1.0)
-    algorithm = Modl(problem) if name == "modl" else Oracle(problem, parents=true_parents(world))
+    options = {"parents": true_parents(world)} if name == "oracle" else {}
+    algorithm = make_algorithm(name, problem, **options)
     rows = np.array([run_on_world(algorithm, world, seed).n_runs for seed in range(150)])
     phases = np.array([run_by_phases(algorithm, world, seed).n_runs for seed in range(150)])
     assert ks_2samp(rows, phases).pvalue > 1e-3

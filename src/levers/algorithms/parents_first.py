@@ -12,6 +12,7 @@ from levers.algorithms.subspace import Subspace, baseline_of
 from levers.core.codec import serialisable
 from levers.core.sample_size import parent_test_runs
 from levers.core.schedules import SCHEDULES
+from levers.core.space import Codes
 
 TESTING = "testing for parents"
 
@@ -58,7 +59,7 @@ class ParentsFirst(AlgorithmBase):
         self.check_complete()
         self.check_max_parents(self.max_parents)
         baseline_of(self.space, self.baseline)
-        self._search(ParentsFirstState())  # wrong options are refused here
+        self.search(ParentsFirstState())  # wrong options are refused here
 
     def level_runs(self, factor: int) -> int:
         """Runs at each level of a factor's test."""
@@ -72,33 +73,41 @@ class ParentsFirst(AlgorithmBase):
     def ask(self, state: ParentsFirstState, rng: np.random.Generator) -> Batch | Verdict:
         """One level of the factor under test, a new factor's first level, or MODL's next batch."""
         if state.search is not None:
-            inside, modl = self._search(state)
+            inside, modl = self.search(state)
             step = modl.ask(state.search, rng)
             return inside.widen_batch(step) if isinstance(step, Batch) else self._verdict(state, inside, step)
+        factor, row, n_runs = self.next_test(state, rng)
+        return Batch(np.tile(row, (min(CHUNK, n_runs), 1)), stage=TESTING, focus=factor)
+
+    def next_test(self, state: ParentsFirstState, rng: np.random.Generator) -> tuple[int, Codes, int]:
+        """The factor under test, or a new one; the row that is run, and how many runs it still needs."""
         untested = [k for k in range(self.space.n_factors) if k not in state.tested]
         factor = state.factor if state.factor is not None else int(rng.choice(untested))
-        n_runs = min(CHUNK, self.level_runs(factor) - state.level_runs)
-        rows = np.tile(np.asarray(baseline_of(self.space, self.baseline), dtype=np.int16), (n_runs, 1))
-        rows[:, factor] = state.level
-        return Batch(rows, stage=TESTING, focus=factor)
+        row = np.asarray(baseline_of(self.space, self.baseline), dtype=np.int16)
+        row[factor] = state.level
+        return factor, row, self.level_runs(factor) - state.level_runs
 
     def tell(self, state: ParentsFirstState, batch: Batch, outcomes: ArrayLike) -> ParentsFirstState:
         """Narrow the factor's interval, or pass the outcomes on to MODL."""
         y = self.accept(batch, outcomes)
         if state.search is not None:
-            inside, modl = self._search(state)
+            inside, modl = self.search(state)
             return replace(state, search=modl.tell(state.search, inside.narrow_batch(batch), y))
         factor = batch.focus
         self.check_due(batch.stage == TESTING and factor is not None and state.factor in (None, factor))
         assert factor is not None  # checked above
         self.check_due(factor not in state.tested and bool((batch.codes[:, factor] == state.level).all()))
+        return self.tell_test(state, factor, batch.n_runs, float(y.sum()))
+
+    def tell_test(self, state: ParentsFirstState, factor: int, n_runs: int, total: float) -> ParentsFirstState:
+        """More runs of the row under test, given by the sum of their outcomes."""
         state = replace(
             state,
             factor=factor,
-            level_runs=state.level_runs + batch.n_runs,
-            level_sum=state.level_sum + float(y.sum()),
-            n_runs=state.n_runs + batch.n_runs,
-            runs_by_stage=add_runs(state.runs_by_stage, TESTING, batch.n_runs),
+            level_runs=state.level_runs + n_runs,
+            level_sum=state.level_sum + total,
+            n_runs=state.n_runs + n_runs,
+            runs_by_stage=add_runs(state.runs_by_stage, TESTING, n_runs),
         )
         return state if state.level_runs < self.level_runs(factor) else self._end_level(state, factor)
 
@@ -118,9 +127,9 @@ class ParentsFirst(AlgorithmBase):
         )
         all_tested = len(fresh.tested) == self.space.n_factors
         enough = self.max_parents is not None and len(fresh.found) >= self.max_parents
-        return replace(fresh, search=self._search(fresh)[1].start()) if all_tested or enough else fresh
+        return replace(fresh, search=self.search(fresh)[1].start()) if all_tested or enough else fresh
 
-    def _search(self, state: ParentsFirstState) -> tuple[Subspace, Modl]:
+    def search(self, state: ParentsFirstState) -> tuple[Subspace, Modl]:
         """MODL on the factors found, or on all when none was."""
         positions = tuple(sorted(state.found)) or tuple(range(self.space.n_factors))
         inside = Subspace(self.space, positions, baseline_of(self.space, self.baseline))

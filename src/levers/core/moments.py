@@ -212,7 +212,7 @@ def _with_first_levels(
     """The full table of pair counts from the table that leaves each factor's first level out."""
     d = int(sizes.sum())
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    others = np.setdiff1d(np.arange(d), first)
+    others = np.delete(np.arange(d), first)
     counts = np.empty((d, d), dtype=np.int64)
     counts[np.ix_(others, others)] = cross
     per_factor = np.add.reduceat(cross, starts, axis=0)  # runs with level b in which factor k is not at its first

@@ -1,14 +1,17 @@
 """One algorithm on one simulated world."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Batch, Verdict
 from levers.algorithms.loop import run_to_verdict
-from levers.algorithms.modl import Modl
+from levers.algorithms.modl import Modl, ModlState
 from levers.algorithms.oracle import Oracle
+from levers.algorithms.parents_first import ParentsFirst
+from levers.algorithms.subspace import Subspace
 from levers.core.moments import Moments
 from levers.simulation.scm import World
 from levers.simulation.totals import can_draw_totals, draw_means
@@ -23,7 +26,7 @@ def run_on_world(
     """Let an algorithm study a world. The world's noise and the algorithm's choices have streams of their own.
 
     >>> from levers.algorithms.base import Problem
-    >>> from levers.algorithms.modl import Modl
+    >>> from levers.algorithms.modl import Modl, ModlState
     >>> from levers.simulation.named import collider_world
     >>> world = collider_world()
     >>> run_on_world(Modl(Problem(world.space, 0.5, 0.1, 1.0)), world, seed=0).assignment["X0"]
@@ -50,7 +53,7 @@ def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, n
 
 
 def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence) -> Verdict:
-    """Like `run_on_world`, but MODL and the oracle get each phase's sums in one draw: the same law, other numbers.
+    """Like `run_on_world`, but MODL, the oracle and parents-first get sums in one draw: the same law, other numbers.
 
     A phase of millions of runs then costs as much as one of thousands. Other algorithms, and noise that is not
     Gaussian, are run row by row.
@@ -62,19 +65,45 @@ def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.Seed
     >>> verdict.assignment["X0"], verdict.n_runs > 1_000_000
     (2, True)
     """
-    if not can_draw_totals(world.outcome) or not isinstance(algorithm, Modl | Oracle):
+    if not can_draw_totals(world.outcome):
         return run_on_world(algorithm, world, seed)
     world_rng, policy_rng = _streams(seed)
-    modl = algorithm if isinstance(algorithm, Modl) else algorithm.modl
+    match algorithm:
+        case Modl():
+            everywhere = Subspace(
+                algorithm.space, tuple(range(algorithm.space.n_factors)), (0,) * algorithm.space.n_factors
+            )
+            return _ended(algorithm, _phases(algorithm, everywhere, world, world_rng, policy_rng))
+        case Oracle():
+            return _ended(algorithm, _phases(algorithm.modl, algorithm.inside, world, world_rng, policy_rng))
+        case ParentsFirst():
+            state = algorithm.start()
+            while state.search is None:
+                factor, row, n_runs = algorithm.next_test(state, policy_rng)
+                means, _ = draw_means(world.outcome, row[None, :], n_runs, world_rng)
+                state = algorithm.tell_test(state, factor, n_runs, n_runs * float(means[0]))
+            inside, modl = algorithm.search(state)
+            found = _phases(modl, inside, world, world_rng, policy_rng)
+            return _ended(algorithm, replace(state, search=found))
+    return run_on_world(algorithm, world, seed)
+
+
+def _phases(
+    modl: Modl, inside: Subspace, world: World, world_rng: np.random.Generator, policy_rng: np.random.Generator
+) -> ModlState:
+    """MODL to its end, on some factors of a world."""
     state = modl.start()
     while not state.finished:
         block, copies, rest = modl.phase(state, policy_rng)
         moments = Moments.empty(modl.space.n_levels)
         for batch, repeats in ((block, copies), (rest, 1)):
-            rows = batch.codes if isinstance(algorithm, Modl) else algorithm.inside.widen_batch(batch).codes
-            means, within = draw_means(world.outcome, rows, repeats, world_rng)
+            means, within = draw_means(world.outcome, inside.widen(batch.codes), repeats, world_rng)
             moments = moments.add_repeated(batch.codes, repeats, means, within)
         state = modl.tell_phase(state, moments)
-    step = algorithm.ask(state, policy_rng)
-    assert isinstance(step, Verdict)  # the state is finished
+    return state
+
+
+def _ended(algorithm: Algorithm, state: object) -> Verdict:
+    step = algorithm.ask(state, np.random.default_rng(0))
+    assert isinstance(step, Verdict)  # the state is finished, so no randomness is used
     return step

@@ -1,7 +1,9 @@
 """Where tasks run: processes of this machine, or a dask cluster. Results come back in any order."""
 
+import asyncio
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
@@ -58,16 +60,12 @@ def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
     Waits for workers if there are none yet, since some clusters start them when there is work.
     """
     try:
-        from distributed import Client, KilledWorker, as_completed
+        from distributed import KilledWorker, as_completed
     except ModuleNotFoundError:
         raise InvalidSettingError("a cluster needs dask: pip install 'levers[cluster]'") from None
     if not tasks:
         return
-    try:
-        client = Client(scheduler, timeout=SECONDS_TO_CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise InvalidSettingError(f"there is no dask scheduler at {scheduler}: {error}") from None
-    with client:
+    with _connect(scheduler) as client:
         _check_versions(client)
         # keys are shared by all who use the cluster, and a known key is not run again: ours must be new
         session = uuid4().hex
@@ -86,6 +84,30 @@ def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
                 yield result
         except KilledWorker as error:
             raise InvalidSettingError(f"the cluster's workers keep dying: {error}") from None
+
+
+def _connect(scheduler: str) -> Any:
+    from distributed import Client
+
+    try:
+        # in a thread, since a notebook has an event loop already
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, _greet(scheduler)).result()
+        return Client(scheduler, timeout=SECONDS_TO_CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
+    except Exception as error:  # of any kind: whatever else listens there may answer anything
+        reason = str(error) or f"no answer within {SECONDS_TO_CONNECT} seconds"
+        raise InvalidSettingError(f"there is no dask scheduler at {scheduler}: {reason}") from None
+
+
+async def _greet(scheduler: str) -> None:
+    """Shake hands once: dask's own timeout is over when something listens, and would wait for an answer for ever."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    security = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
+    greeting = connect(scheduler, timeout=SECONDS_TO_CONNECT, **security)  # type: ignore[no-untyped-call]
+    comm = await asyncio.wait_for(greeting, SECONDS_TO_CONNECT)
+    await comm.close()
 
 
 def _check_versions(client: Any) -> None:

@@ -59,13 +59,12 @@ def made_with(reproduction: Reproduction) -> list[tuple[str, str]]:
 
 
 def again(reproduction: Reproduction) -> str:
-    """Python that makes the same results."""
+    """The commands that make the same results."""
     names, settings = reproduction.names, reproduction.settings
     whats = (ALL,) if names == tuple(SWEEPS) else names
-    calls = [
-        f'reproduce("{what}", "results", size="{settings.size}", seed={settings.seed}, workers=4)' for what in whats
-    ]
-    return "\n".join(["from levers.experiments.reproduction.run import reproduce", "", *calls])
+    return "\n".join(
+        f"levers reproduce {what} --size {settings.size} --seed {settings.seed} -o results" for what in whats
+    )
 
 
 def counted(claims: Sequence[Claim]) -> str:
