@@ -90,18 +90,16 @@ def slippage_failures(levels: Sequence[int], scale: float) -> NDArray[np.float64
     >>> slippage_failures([2], 2.0).round(3).tolist()
     [0.159]
     """
-    found = []
-    for hits in range(1, len(levels) + 1):
-        counts = np.zeros(hits + 1)  # P(0), ..., P(hits - 1) wrong factors, and P(hits or more)
-        counts[0] = 1.0
-        for m in levels:
-            wrong = float(slippage_tail(m - 1, np.array([scale / (hits * math.sqrt(m))]))[0])
-            moved = counts * wrong
-            counts = counts - moved
-            counts[1:] += moved[:-1]
-            counts[-1] += moved[-1]
-        found.append(float(counts[-1]))
-    return np.array(found)
+    n = len(levels)
+    hits = np.arange(1.0, n + 1)
+    counts = np.zeros((n, n + 1))  # a row for each instance: P(0), ..., P(K) wrong factors
+    counts[:, 0] = 1.0
+    for m in levels:
+        moved = counts * slippage_tail(m - 1, scale / (hits * math.sqrt(m)))[:, None]
+        counts -= moved
+        counts[:, 1:] += moved[:, :-1]
+    enough = np.arange(n + 1) >= hits[:, None]
+    return np.asarray((counts * enough).sum(axis=1))
 
 
 def worst_gap(levels: Sequence[int], scale: float) -> float:
