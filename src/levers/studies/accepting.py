@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from levers.studies.fold import StudyState
 from levers.studies.trials import TrialState
 
 _TAKEN = (TrialState.RUNNING, TrialState.STALE, TrialState.FAIL)
+_REPLACED = (TrialState.STALE, TrialState.FAIL, TrialState.ABANDONED)
+MAX_OUTCOME = 1e100
+"""The largest outcome that squares and sums can be computed of without overflow."""
+_LIMITS = f"it must be finite, and at most {MAX_OUTCOME:g} in size"
 
 
 def outcome_number(trial: int, value: object) -> float:
@@ -23,38 +28,60 @@ def outcome_number(trial: int, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InvalidOutcomeError(f"the outcome of trial {trial} is {value!r}; it must be a number") from None
-    if math.isinf(number):
-        raise InvalidOutcomeError(f"the outcome of trial {trial} is {number}; it must be finite")
+    if not math.isnan(number) and not abs(number) <= MAX_OUTCOME:
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {number:g}; {_LIMITS}")
     return number
 
 
-def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> tuple[Numbers, Values, list[tuple[int, str]]]:
-    """Split told outcomes into those to store and those that are wrong, as (place in the list, reason).
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Told outcomes, sorted: to be stored, wrong (place in the list, reason), and late (place, reason).
 
-    An outcome that was told before with the same value is neither: telling twice changes nothing.
+    A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome that
+    was told before with the same value is none of these: telling twice changes nothing.
     """
+
+    trials: Numbers
+    values: Values
+    problems: list[tuple[int, str]]
+    late: list[tuple[int, str]]
+
+
+def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted:
+    """Sort out told outcomes before anything is stored."""
     n = state.trials.n_trials
     known = (trials >= 0) & (trials < n)
     problems = [(int(i), f"there is no trial {trials[i]}; trials are 0 to {n - 1}") for i in np.flatnonzero(~known)]
     order = np.argsort(trials, kind="stable")
     twice = order[1:][np.diff(trials[order]) == 0]
     problems += [(int(i), f"trial {trials[i]} comes twice") for i in twice]
+    wild = ~np.isnan(values) & ~(np.abs(values) <= MAX_OUTCOME)
+    problems += [
+        (int(i), f"the outcome of trial {trials[i]} is {values[i]:g}; {_LIMITS}") for i in np.flatnonzero(wild)
+    ]
     places = np.flatnonzero(known)
     states = state.trials.state[trials[places]]
     block = state.open_block
     in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
     fresh = in_open & np.isin(states, _TAKEN)
+    late: list[tuple[int, str]] = []
     if block is not None:
         rows = state.trials.row[trials[places]]
         fresh[fresh] = np.isnan(block.values[rows[fresh]])
-        # two trials of one row in the same telling: the first counts
-        fresh[np.flatnonzero(fresh)[_repeats(rows[fresh])]] = False
+        again = np.flatnonzero(fresh)[_repeats(rows[fresh])]  # two trials of one row in one telling: the first counts
+        late += [(int(places[i]), f"trial {trials[places[i]]} is a second run of a row told here too") for i in again]
+        fresh[again] = False
+        places = np.delete(places, again)
+        fresh = np.delete(fresh, again)
     for i in places[~fresh]:
         reason = why_not(state, int(trials[i]), float(values[i]))
         if reason is not None:
-            problems.append((int(i), reason))
-    keep = places[fresh]
-    return trials[keep], values[keep], sorted(problems)
+            done = TrialState(state.trials.state[trials[i]]) in _REPLACED
+            (late if done else problems).append((int(i), reason))
+    # a run without an outcome that was given up anyway is no news
+    dropped = np.isnan(values[places]) & np.isin(state.trials.state[trials[places]], _REPLACED)
+    keep = places[fresh & ~dropped]
+    return Accepted(trials[keep], values[keep], sorted(problems), sorted(late))
 
 
 def _repeats(rows: Numbers) -> Numbers:
@@ -79,6 +106,8 @@ def why_not(state: StudyState, trial: int, value: float) -> str | None:
             holder = int(block.holders[row])
             if holder != trial:
                 return f"trial {trial} is not needed any more: trial {holder} did the same run and was told first"
+            if math.isnan(value):
+                return None
             return f"trial {trial} is not needed any more: its block was designed again after a correction"
 
 

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SheetReport:
-    """What a sheet brought: new outcomes, outcomes that were known, rows not run yet."""
+    """What a sheet brought: new outcomes, outcomes that were known, rows not run yet, and rows that others have done."""
 
     n_new: int
     n_known: int
     n_empty: int
+    n_late: int
 
 
 def write_runs(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> None:
@@ -45,11 +46,12 @@ def tell_sheet(study: "Study", path: str | os.PathLike[str]) -> SheetReport:
     filled = np.flatnonzero(sheet.filled)
     with study.writing() as pen:
         problems = _wrong_settings(pen.state, sheet)
-        new, values, wrong = new_outcomes(pen.state, sheet.trials[filled], sheet.outcomes[filled])
-        problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in wrong]
+        accepted = new_outcomes(pen.state, sheet.trials[filled], sheet.outcomes[filled])
+        problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in accepted.problems]
         raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
-        study.take(pen, new, values)
-    return SheetReport(len(new), len(filled) - len(new), sheet.n_rows - len(filled))
+        study.take(pen, accepted.trials, accepted.values)
+    n_new, n_late = len(accepted.trials), len(accepted.late)
+    return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
 
 
 def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int:

@@ -131,12 +131,13 @@ class Study:
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
         with self.writing() as pen:
-            new, found, problems = new_outcomes(pen.state, which, y)
+            accepted = new_outcomes(pen.state, which, y)
+            problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
-            self.take(pen, new, found)
-        return len(new)
+            self.take(pen, accepted.trials, accepted.values)
+        return len(accepted.trials)
 
     def take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Store outcomes that were checked, and whatever follows from them."""

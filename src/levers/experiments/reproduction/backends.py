@@ -1,9 +1,13 @@
 """Where tasks run: processes of this machine, or a dask cluster. Results come back in any order."""
 
 import asyncio
+import os
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
@@ -36,7 +40,7 @@ def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
     left, failures = {task.key: task for task in tasks}, 0
     while left:
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
-        results = pool(delayed(_keyed)(task) for task in list(left.values()))
+        results = pool(delayed(_keyed_in_worker)(task, os.getpid()) for task in list(left.values()))
         try:
             for task, rows in results:
                 del left[task.key]
@@ -102,7 +106,7 @@ def _connect(scheduler: str) -> Any:
 async def _greet(scheduler: str) -> None:
     """Shake hands once: dask's own timeout is over when something listens, and would wait for an answer for ever."""
     from distributed import Security
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
     security = Security().get_connection_args("client")  # type: ignore[no-untyped-call]
     greeting = connect(scheduler, timeout=SECONDS_TO_CONNECT, **security)  # type: ignore[no-untyped-call]
@@ -128,6 +132,23 @@ def _mismatch(ours: str, theirs: str) -> str:
 
 def _keyed(task: Task) -> Finished:
     return task, run_task(task)
+
+
+def _keyed_in_worker(task: Task, parent: int) -> Finished:
+    _end_with(parent)
+    return _keyed(task)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """See to it that this worker ends soon after its parent, which has no time to say so when it is killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _keyed_on_cluster(task: Task, expected: str) -> Finished:

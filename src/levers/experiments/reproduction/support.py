@@ -17,7 +17,8 @@ SWEEP = Sweep(
     "fewest levels of a factor (the most is 3 more)",
     {
         size: tuple(
-            Point.at(panel(p), low, n_factors=30, n_parents=p, levels=(low, low + 3))
+            # tables of nature's choices grow as levels^parents, so the graph is capped where levels are many
+            Point.at(panel(p), low, n_factors=30, n_parents=p, levels=(low, low + 3), max_in_degree=4)
             for p in _PARENTS[size]
             for low in lows
         )
