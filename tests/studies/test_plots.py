@@ -148,9 +148,9 @@ def test_tables_have_the_studys_numbers(running: Study, tmp_path: Path) -> None:
     assert [row[2] for row in pages["elimination"]] == [str(r.ruled_out_after or 80) for r in rows]
     best, to_go = running.best(), running.forecast()
     assert best is not None
-    assert to_go.at_most is not None
+    assert to_go.worst_case is not None
     assert ["now", "80", f"{best.within:.6g}"] in pages["forecast"]
-    assert ["end at most", str(80 + to_go.at_most), "0.4"] in pages["forecast"]
+    assert ["end in the worst case", str(80 + to_go.worst_case), "0.4"] in pages["forecast"]
 
 
 def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:

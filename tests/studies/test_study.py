@@ -1,6 +1,7 @@
 """What a study does, on every storage."""
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from levers.core.design import Design
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StudyError, TrialError
 from levers.studies.fold import AS_DESIGNED, AS_RUN, SET_ASIDE
+from levers.studies.storage.base import Stored
 from levers.studies.study import NoOutcomeWarning, Study
 from levers.studies.trials import Trial, TrialState
 
@@ -453,3 +455,201 @@ def test_a_library_that_shuffles_differently_does_not_end_a_study(monkeypatch: p
     assert study.is_finished
     assert study.best_params["heat"] == "mid"
     assert "as stored" in {block.design for block in study.verdict().blocks}
+
+
+class TestFoundInReview:
+    def test_past_data_survives_a_tiny_correction(self) -> None:
+        study = new()
+        rng = np.random.default_rng(3)
+        codes = np.column_stack([rng.integers(0, m, 360) for m in (3, 4, 2)])
+        values = 2.0 * (codes[:, 0] == 1) + 1.5 * (codes[:, 1] == 2) + rng.normal(size=360)
+        study.import_arrays(codes, values, "last year")
+        while len(study.state.blocks) < 2 and not study.is_finished:
+            study.tell_many((trial, outcome(trial)) for trial in study.ask(100))
+        before = study.best()
+        assert before is not None
+        first = study.trial(0)
+        assert first.value is not None
+        study.correct(0, first.value + 1e-9, "tiny")
+        after = study.best()
+        assert after is not None
+        assert after.within == pytest.approx(before.within)
+        assert reload(study).best() == after
+
+    def test_the_same_past_data_is_not_counted_twice(self) -> None:
+        study = new()
+        study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
+        with pytest.raises(StudyError, match="imported before"):
+            study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x again")
+
+    def test_a_selection_stays_one_when_past_data_comes_in_its_block(self) -> None:
+        study = new(noise_sd=None)
+        while study.state.blocks[-1].batch.stage != "selection":
+            study.tell_many((trial, outcome(trial)) for trial in study.ask(100))
+        study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
+        verdict = finish(study).verdict()
+        assert verdict.certificate == "slippage"
+        assert "checked numerically" in verdict.guarantee
+
+    def test_past_data_does_not_eat_the_budget(self) -> None:
+        study = new(tolerance=None, budget=80)
+        rng = np.random.default_rng(3)
+        codes = np.column_stack([rng.integers(0, m, 54) for m in (3, 4, 2)])
+        study.import_arrays(codes, rng.normal(size=54), "x")
+        finish(study)
+        assert 70 <= study.status().n_complete <= 80
+        assert study.verdict().n_runs == study.status().n_complete
+
+    @pytest.mark.parametrize("data", [b"", b"\x00", b"x" * 500])
+    def test_a_damaged_snapshot_is_ignored(self, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+        monkeypatch.setattr("levers.studies.snapshots.EVERY", 5)
+        monkeypatch.setattr("levers.studies.snapshots.GROWTH", 0.0)
+        study = new()
+        for _ in range(6):
+            study.tell(study.ask()[0], 1.0)
+        with study.storage.writing(study._log.study) as writing:
+            writing.save_snapshot(3, data)
+        assert reload(study).status().n_complete == 6
+
+    @pytest.mark.parametrize("value", [1e160, 1e308, math.inf, -math.inf])
+    def test_outcomes_too_large_to_compute_with_are_refused(self, value: float) -> None:
+        study = new()
+        trial = study.ask()[0]
+        for tell in (lambda: study.tell(trial, value), lambda: study.tell_arrays([trial.number], [value])):
+            with pytest.raises(LeversError, match="in size"):
+                tell()
+        assert study.status().n_complete == 0
+
+    def test_arrays_are_checked(self) -> None:
+        study = new()
+        study.ask(3)
+        for trials in ([1.7], ["1"], [[0]]):
+            with pytest.raises(TrialError):
+                study.tell_arrays(trials, [1.0])
+        for codes, values in (([[9, 0, 0]], [1.0]), ([[0]], [1.0]), ([[0, 0, 0]], [math.nan]), ([[0, 0, 0]], [])):
+            with pytest.raises(TrialError):
+                study.import_arrays(codes, values, "x")
+        assert study.status().n_past == 0
+
+    def test_nan_twice_and_for_a_stale_trial_is_no_news(self) -> None:
+        clock = Clock()
+        study = reload(new(), clock)
+        first, second = study.ask(2, lease=10)
+        with pytest.warns(NoOutcomeWarning):
+            study.tell(first, math.nan)
+        study.tell(first, math.nan)
+        clock.now += 11
+        study.ask()
+        assert study.trial(second.number).state is TrialState.STALE
+        study.tell(second, math.nan)
+
+    def test_a_function_that_fails_after_its_lease_is_heard(self) -> None:
+        clock = Clock()
+        study = reload(new(), clock)
+
+        def fn(_: object) -> float:
+            clock.now += 100
+            study.ask()
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            study.optimize(fn, lease=10)
+
+    def test_an_infinite_outcome_lets_the_trial_go(self) -> None:
+        study = new()
+        with pytest.raises(LeversError, match="in size"):
+            study.optimize(lambda run: math.inf)
+        assert study.status().n_running == 0
+
+    def test_outcomes_of_other_workers_count_when_one_fails(self) -> None:
+        study = new()
+        begun = threading.Barrier(3)
+
+        def fn(run: levers.Assignment) -> float:
+            begun.wait(10)
+            if run == first.params:
+                raise ZeroDivisionError
+            return 1.0
+
+        first = study.ask()[0]
+        study.fail(first, "to be asked again first")
+        with pytest.raises(ZeroDivisionError):
+            study.optimize(fn, workers=3)
+        assert (study.status().n_complete, study.status().n_running) == (2, 0)
+
+    def test_a_verdict_on_forbidden_combinations_names_real_factors(self) -> None:
+        study = finish(new(forbidden=[{"heat": "mid", "speed": 3}]))
+        verdict = study.verdict()
+        assert verdict.assignment == study.best_params
+        assert set(verdict.parents or ()) <= set(SPACE)
+        assert verdict.on_parents
+
+    def test_equal_outcomes_are_pointed_out(self) -> None:
+        study = finish(new(noise_sd=None), lambda trial: 0.0)
+        assert "every outcome was the same" in study.verdict().guarantee
+
+    def test_a_tolerance_in_the_wrong_unit_is_pointed_out(self) -> None:
+        study = new(noise_sd=None)
+        rng = np.random.default_rng(0)
+        study.tell_many((trial, 120_000 + 9_000 * rng.normal()) for trial in study.ask(1000))
+        assert "large against the tolerance" in str(study.status().note)
+
+    def test_what_a_corrected_study_cannot_do_is_said(self) -> None:
+        study = new()
+        study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
+        verdict = finish(study).verdict()
+        with pytest.raises(InvalidSettingError, match="imported or corrected"):
+            levers.verify(verdict, [0.0] * verdict.n_runs)
+
+    def test_an_event_that_is_not_known_is_named(self) -> None:
+        study = new()
+        storage = study.storage
+        for data in ('{"$": "Zapped"}', '{"$": "Factor", "name": "a", "levels": [1, 2]}', "3"):
+            made = storage.create(
+                f"odd {data[:14]}", [*storage.read(study._log.study, 0), Stored(4, 0.0, "x", "Odd", data)]
+            )
+            with pytest.raises(StudyError, match=r"event 4 .*newer version"):
+                Study("odd", storage, made).status()
+
+
+def test_the_worst_case_is_not_exceeded() -> None:
+    """Over mixed spaces, tolerances and knowledge; forecasts made before each block."""
+    rng = np.random.default_rng(5)
+    n_forecasts = 0
+    for seed in range(25):
+        sizes = rng.choice([2, 3, 4, 5, 7], size=int(rng.integers(4, 13))).tolist()
+        effects = [rng.normal(size=m) if rng.random() < 0.3 else np.zeros(m) for m in sizes]
+        study = levers.create_study(
+            "s",
+            levers.Space.sized(sizes),
+            tolerance=float(rng.choice([0.8, 1.5, 3.0])),
+            noise_sd=1.0 if rng.random() < 0.5 else None,
+            seed=seed,
+        )
+        promised: list[int] = []
+        while not study.is_finished:
+            to_go = study.forecast().worst_case
+            promised += [] if to_go is None else [study.status().n_complete + to_go]
+            due = study.ask_numbers(10**7)
+            codes = study.state.blocks[-1].batch.codes[study.state.trials.row[due]]
+            study.tell_arrays(due, sum(e[codes[:, k]] for k, e in enumerate(effects)) + rng.normal(size=len(due)))
+        n_forecasts += len(promised)
+        assert study.status().n_complete <= min(promised, default=10**9)
+    assert n_forecasts > 25
+
+
+def test_the_predicted_interval_allows_for_the_choice() -> None:
+    """No factor matters, so the true mean is 0 everywhere; the estimate at the best setting is far too high."""
+    n_held = 0
+    for seed in range(60):
+        study = levers.create_study("s", levers.Space.sized([4] * 8), tolerance=0.7, noise_sd=1.0, seed=seed)
+        rng = np.random.default_rng(seed)
+        while not study.is_finished:
+            due = study.ask_numbers(10**6)
+            study.tell_arrays(due, rng.normal(size=len(due)))
+        best = study.best()
+        assert best is not None
+        assert best.low is not None
+        assert best.high is not None
+        n_held += best.low <= 0.0 <= best.high
+    assert n_held >= 54

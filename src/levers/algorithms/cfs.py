@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_plan import Prospect, first_block, next_block
-from levers.algorithms.cfs_settings import MOST_CELLS, RHO_SHARE, CfsSettings
+from levers.algorithms.cfs_settings import RHO_SHARE, CfsSettings
 from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
@@ -197,7 +197,7 @@ class Cfs(CfsSettings):
             return replace(state, finished=True, certified=state.upper_loss)
         sizes = state.open_sizes
         following = next_block(sizes, state.n_runs)
-        left = None if self.budget is None else self.budget - state.n_runs
+        left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
         assert state.noise_sd is not None  # see confidence
@@ -207,7 +207,7 @@ class Cfs(CfsSettings):
             scale = scale_needed(self.standing(state).at_stake, self.shares.selection, self.bound)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
-            target = min(target, MOST_CELLS / self.space.n_factors)
+            target = min(target, self.most_cells / self.space.n_factors)
             return replace(state, stage=SELECTION, target=target)
         return replace(state, target=float(following))
 
@@ -242,7 +242,7 @@ class Cfs(CfsSettings):
         if state.upper_loss is not None and reached >= state.upper_loss:
             # known from the design alone, before any outcome: the screening's certificate is the better one
             return replace(state, certified=state.upper_loss, finished=True)
-        return replace(state, leaders=tuple(leaders), certified=reached, finished=True)
+        return replace(state, leaders=tuple(leaders), certified=reached, finished=True, selected=True)
 
     def _single(self, state: CfsState) -> bool:
         """Whether only one factor can lose anything, so that factors need not be independent of each other."""
@@ -265,7 +265,7 @@ class Cfs(CfsSettings):
         """The verdict of a finished study."""
         assert state.certified is not None  # set by whatever finished the study
         assert state.noise_sd is not None  # see confidence
-        selected = bool(state.blocks) and state.blocks[-1].stage == SELECTION
+        selected = state.selected
         estimates, intervals = loss_intervals(
             state.evidence,
             state.leaders,
@@ -284,7 +284,7 @@ class Cfs(CfsSettings):
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
-            n_runs=sum(block.n_runs for block in state.blocks),
+            n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
             tolerance=state.certified,
             failure_prob=self.failure_prob,
             guarantee=selection_guarantee(selected, self.bound, known, self.max_parents, self.min_effect),

@@ -23,7 +23,8 @@ from levers.errors import InvalidSettingError
 
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
-MOST_CELLS = 200_000_000  # runs times factors of the largest design: 400 MB
+MOST_CELLS = 200_000_000
+"""Runs times factors of the largest design: 400 MB."""
 RHO_SHARE = 0.1  # the mixture is tightest at about twenty times this share of the first block's information
 
 
@@ -37,6 +38,7 @@ class CfsSettings(AlgorithmBase):
     min_effect: float | None = None
     budget: int | None = None
     batch_size: int | None = None
+    most_cells: int = MOST_CELLS
     name: str = field(init=False, default="cfs")
 
     def __post_init__(self) -> None:
@@ -53,7 +55,8 @@ class CfsSettings(AlgorithmBase):
             raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
         if self.failure_prob < LEAST_FAILURE_PROB:
             raise InvalidSettingError(f"failure_prob must be at least {LEAST_FAILURE_PROB:g} for a certificate")
-        if self.most_runs() * self.space.n_factors > MOST_CELLS:
+        check_count("most_cells", self.most_cells)
+        if self.most_runs() * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
                 f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance"
             )

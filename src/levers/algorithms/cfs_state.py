@@ -17,6 +17,8 @@ from levers.core.space import Codes
 from levers.errors import OutcomeMismatchError
 
 SCREENING, SELECTION = "screening", "selection"
+PAST = "past data"
+"""The stage of runs that were made before or beside the study."""
 
 
 @serialisable
@@ -44,6 +46,12 @@ class CfsState:
     blocks: tuple[BlockRecord, ...] = ()
     certified: float | None = None
     finished: bool = False
+    selected: bool = False
+
+    @property
+    def n_past(self) -> int:
+        """Runs that count as evidence, but were not asked for."""
+        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
 
     @property
     def open_factors(self) -> tuple[int, ...]:

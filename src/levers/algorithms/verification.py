@@ -43,6 +43,10 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """
     if verdict.problem is None or verdict.algorithm != "cfs":
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
+    if any(block.design in ("as run", "as stored") for block in verdict.blocks):
+        raise InvalidSettingError(
+            "this verdict rests on imported or corrected runs, whose designs do not follow from seeds"
+        )
     y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
     cfs = Cfs(verdict.problem, **dict(verdict.options))  # type: ignore[arg-type]
     state, done = cfs.start(), 0

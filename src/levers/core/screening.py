@@ -59,7 +59,7 @@ def anytime_radius(information: Pairs, noise_sd: float, error: float, rho: float
     0.335
     """
     total = information + rho
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # no information, or no noise at all
         root = np.sqrt(2 * total * np.log(0.5 + np.sqrt(total / rho) / (2 * error)))
         return np.where(information > 0, noise_sd * root / information, np.inf)
 

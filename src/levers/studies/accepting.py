@@ -37,8 +37,8 @@ def outcome_number(trial: int, value: object) -> float:
 class Accepted:
     """Told outcomes, sorted: to be stored, wrong (place in the list, reason), and late (place, reason).
 
-    A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome that
-    was told before with the same value is none of these: telling twice changes nothing.
+    A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome
+    that was told before with the same value is none of these: telling twice changes nothing.
     """
 
     trials: Numbers

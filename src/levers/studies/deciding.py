@@ -9,6 +9,7 @@ import numpy as np
 from levers.algorithms.base import Batch
 from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_absorb import absorb
+from levers.algorithms.cfs_state import PAST
 from levers.studies.events import Created, Decided, Event, Numbers, Opened, Revised
 from levers.studies.fold import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState
 from levers.studies.spec import StudySpec
@@ -28,8 +29,7 @@ def following_events(state: StudyState) -> list[Event]:
         return []
     spec = state.spec
     known = _told(spec, state.known[-1], block)
-    for past in state.past[state.n_past_used :]:
-        known = absorbed(spec, known, spec.merging.contract(past.codes), past.values, "past data")
+    known = _with_past(state, known, state.n_past_used)
     return [Decided(known, len(state.past)), *_opening(spec, known, len(state.blocks))]
 
 
@@ -37,6 +37,13 @@ def _told(spec: StudySpec, known: Any, block: Block) -> Any:
     """What is known after a complete block. The rows in the log are its design."""
     tell = spec.solver.tell_block if isinstance(spec.solver, Cfs) else spec.solver.tell
     return tell(known, block.batch, spec.sign * block.values)
+
+
+def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
+    """What is known with some of the imports added."""
+    for past in state.past[begin:end]:
+        known = absorbed(state.spec, known, state.spec.merging.contract(past.codes), past.values, PAST)
+    return known
 
 
 def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
@@ -95,6 +102,9 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
             known = _told(spec, known, block)
         elif role == AS_RUN:
             known = absorbed(spec, known, *_finished_rows(block), "kept after a correction")
+        known = _with_past(
+            state, known, state.past_used[i], state.past_used[i + 1] if i + 1 < len(state.past_used) else None
+        )
         roles.append(role)
         states.append(known)
     return Revised(first, tuple(roles), tuple(states), _changes(spec, state.known[-1], known))

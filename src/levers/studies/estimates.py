@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import fdtri, gammaincinv
 
 from levers.core.fit import Fit
 from levers.core.moments import Moments
@@ -72,6 +72,7 @@ class Estimates:
         """The mean outcome to expect at a setting, with an interval; None when the runs do not determine it.
 
         y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2.
+        The interval is Scheffe's: it holds for all settings at once, so also for one chosen because it looks best.
         """
         fit = self.fit
         if fit is None or fit.rank < 1 + sum(m - 1 for m in fit.moments.n_levels):
@@ -85,8 +86,8 @@ class Estimates:
         spread = math.sqrt(1 / fit.moments.n_runs + float(weights @ fit.inverse @ weights))
         if noise_sd is None:
             sd = math.sqrt(fit.residual_square / fit.residual_dof)
-            half = float(stdtrit(fit.residual_dof, 1 - error / 2)) * sd * spread
+            half = math.sqrt(fit.rank * float(fdtri(fit.rank, fit.residual_dof, 1 - error))) * sd * spread
         else:
-            half = -float(ndtri(error / 2)) * noise_sd * spread
+            half = math.sqrt(2 * float(gammaincinv(fit.rank / 2, 1 - error))) * noise_sd * spread
         ends = sorted((self.sign * (middle - half), self.sign * (middle + half)))
         return self.sign * middle, ends[0], ends[1]

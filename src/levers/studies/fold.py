@@ -97,7 +97,8 @@ class StudyState:
     expiring: list[tuple[float, int, tuple[int, ...]]] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     past: list[PastRuns] = field(default_factory=list)
-    n_past_used: int = 0
+    past_used: list[int] = field(default_factory=list)
+    """How many imports were in `known`, entry by entry."""
     n_failed: int = 0
 
     @property
@@ -106,6 +107,11 @@ class StudyState:
         if self.spec_ is None:
             raise StudyError("the log does not begin with the creation of a study")
         return self.spec_
+
+    @property
+    def n_past_used(self) -> int:
+        """How many imports are in what is known now."""
+        return self.past_used[-1] if self.past_used else 0
 
     @property
     def open_block(self) -> Block | None:
@@ -204,7 +210,7 @@ class StudyState:
 
     def _decided(self, event: Decided) -> None:
         self.known.append(event.state)
-        self.n_past_used = event.past
+        self.past_used.append(event.past)
         if self.blocks:
             self.blocks[-1].role = AS_DESIGNED
 
@@ -215,6 +221,10 @@ class StudyState:
 
     def _revised(self, event: Revised) -> None:
         self.known[event.first + 1 :] = event.states
+        # a block that the correction closed brings in whatever imports were waiting for it
+        used = self.past_used[event.first + 1 :][: len(event.states)]
+        used += [len(self.past)] * (len(event.states) - len(used))
+        self.past_used[event.first + 1 :] = used
         for block, role in zip(self.blocks[event.first :], event.roles, strict=True):
             if block.role == OPEN and role != OPEN:
                 left = self.trials.state[block.first : self.trials.n_trials]

@@ -56,7 +56,7 @@ class StudyLog:
     def _load(self) -> None:
         self._loaded = True
         found = self.storage.snapshot(self.study)
-        state = None if found is None else thaw(found[1])
+        state = None if found is None else _usable(*found)
         self._state = state or StudyState()
         self._snapshot_seq = self._state.seq
         self._fold(self.storage.read(self.study, self._state.seq))
@@ -64,6 +64,15 @@ class StudyLog:
     def _fold(self, stored: Sequence[Stored]) -> None:
         for record in stored:
             self._state.apply(record.record())
+
+
+def _usable(seq: int, data: bytes) -> StudyState | None:
+    """A snapshot's state; None when it cannot be read, because the log tells everything anyway."""
+    try:
+        state = thaw(data)
+    except Exception:  # whatever damaged bytes do to zlib, zip, JSON and arrays
+        return None
+    return state if state is not None and state.seq == seq else None
 
 
 class Pen:

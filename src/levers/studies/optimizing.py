@@ -10,6 +10,7 @@ from levers.core.checks import check_count, check_positive
 from levers.core.space import Assignment
 from levers.errors import InvalidSettingError, StudyError, TrialError
 from levers.progress import progress_bar
+from levers.studies.accepting import outcome_number
 from levers.studies.study import Study
 from levers.studies.trials import Trial
 
@@ -60,8 +61,7 @@ def run_study(
                     raise StudyError(f"the last {failures} runs gave no outcome; mend the function, then go on")
         except BaseException:
             for future, trial in under_way.items():
-                future.cancel()
-                _let_go(study, trial)
+                _salvage(study, trial, future)
             raise
     return study.verdict()
 
@@ -69,17 +69,24 @@ def run_study(
 def _finish(study: Study, trial: Trial, future: "Future[float]") -> bool:
     """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none."""
     try:
-        value = float(future.result())
+        value = outcome_number(trial.number, future.result())
     except BaseException as error:
-        study.fail(trial, f"{type(error).__name__}: {error}")
+        _let_go(study, trial, f"{type(error).__name__}: {error}")
         raise
-    try:
+    with suppress(TrialError):  # its lease ran out and another worker was faster
         study.tell(trial, value)
-    except TrialError:  # its lease ran out and another worker was faster
-        return True
     return value == value
 
 
-def _let_go(study: Study, trial: Trial) -> None:
+def _salvage(study: Study, trial: Trial, future: "Future[float]") -> None:
+    """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
+    if future.cancel():
+        _let_go(study, trial, "stopped")
+        return
+    with suppress(Exception):
+        _finish(study, trial, future)
+
+
+def _let_go(study: Study, trial: Trial, reason: str) -> None:
     with suppress(TrialError):  # told or expired meanwhile
-        study.fail(trial, "stopped")
+        study.fail(trial, reason)

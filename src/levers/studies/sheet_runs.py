@@ -1,15 +1,18 @@
 """Run sheets of a study: write what was asked, take in what comes back, all of it or none."""
 
 import os
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from levers.errors import SheetError
-from levers.studies.accepting import new_outcomes
+from levers.errors import LeversError, SheetError
+from levers.studies.accepting import check_correctable, new_outcomes, outcome_number
 from levers.studies.events import Numbers
-from levers.studies.fold import StudyState
+from levers.studies.fold import Correction, StudyState
 from levers.studies.sheets import MAX_LISTED, Sheet, raise_rows, read_sheet, sheet_text, write_sheet
 from levers.studies.trials import TrialState
 
@@ -25,6 +28,19 @@ class SheetReport:
     n_known: int
     n_empty: int
     n_late: int
+
+
+def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
+    """Refuse a file that a run sheet could not be written to, by writing an empty one beside it."""
+    target, stem = Path(path), f".{uuid.uuid4().hex}"
+    draft = target.with_name(stem + target.suffix)
+    try:
+        write_sheet(draft, study.space, trials=[], blocks=[], codes=[])
+    except SheetError as error:
+        raise SheetError(str(error).replace(stem, target.stem)) from None
+    finally:
+        with suppress(OSError, ValueError):
+            draft.unlink()
 
 
 def write_runs(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> None:
@@ -54,6 +70,39 @@ def tell_sheet(study: "Study", path: str | os.PathLike[str]) -> SheetReport:
     return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
 
 
+def correct_sheet(study: "Study", path: str | os.PathLike[str], reason: str) -> list[Correction]:
+    """Correct the outcomes that are another in a sheet than was told. Rows are checked as `tell_sheet` does.
+
+    Rows that others have done first are left out here too.
+    """
+    sheet = read_sheet(path, study.space)
+    assert sheet.trials is not None  # read_sheet needs them unless told otherwise
+    state, filled = study.state, np.flatnonzero(sheet.filled)
+    problems = _wrong_settings(state, sheet)
+    trials, values = sheet.trials[filled], sheet.outcomes[filled]
+    checked = new_outcomes(state, trials, values)
+    news = {*checked.trials.tolist(), *(int(trials[i]) for i, _ in checked.problems)}
+    wanted = {}
+    for line, trial, value in zip(sheet.lines[filled].tolist(), trials.tolist(), values.tolist(), strict=True):
+        if trial in news:
+            try:
+                check_correctable(state, trial, outcome_number(trial, value))
+                wanted[trial] = value
+            except LeversError as error:
+                problems.append((line, str(error)))
+    raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
+    if not wanted:
+        raise SheetError("every outcome of this sheet is the one that is known; there is nothing to correct")
+    return study.correct_many(wanted, reason)  # checks again, under the lock
+
+
+def is_of_study(study: "Study", sheet: Sheet) -> bool:
+    """Whether a sheet can be one that this study wrote: its trials were asked for, at the levels that it says."""
+    assert sheet.trials is not None  # see tell_sheet
+    state = study.state
+    return bool((sheet.trials < state.trials.n_trials).all()) and not _wrong_settings(state, sheet)
+
+
 def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int:
     """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
     sheet = read_sheet(path, study.space, need_trials=False)
@@ -63,16 +112,20 @@ def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int
 
 
 def sheet_columns(state: StudyState, trials: Numbers) -> dict[str, Any]:
-    """The columns of a sheet; runs are grouped as the study's block_size says, or by the blocks of its design."""
+    """The columns of a sheet."""
     codes = np.empty((len(trials), state.spec.space.n_factors), dtype=np.int16)
     blocks = state.trials.block[trials]
     for i in np.unique(blocks):
         here = blocks == i
         inner = state.blocks[i].batch.codes[state.trials.row[trials[here]]]
         codes[here] = state.spec.merging.expand(inner)
+    return {"trials": trials, "blocks": block_numbers(state, trials), "codes": codes}
+
+
+def block_numbers(state: StudyState, trials: Numbers) -> Numbers:
+    """What people see as a trial's block, from 1: of the study's block_size if it has one, else of its design."""
     size = state.spec.block_size
-    groups = blocks if size is None else np.arange(len(trials)) // size
-    return {"trials": trials, "blocks": groups + 1, "codes": codes}
+    return 1 + (state.trials.block[trials].astype(np.int64) if size is None else trials // size)
 
 
 def _wrong_settings(state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:

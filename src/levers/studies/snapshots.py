@@ -43,7 +43,8 @@ def freeze(state: StudyState) -> bytes:
         "fresh": state.fresh,
         "corrections": [asdict(c) for c in state.corrections],
         "past": [to_json(Imported(p.codes, p.values, p.note)) for p in state.past],
-        "counts": [state.n_past_used, state.n_failed],
+        "past_used": state.past_used,
+        "n_failed": state.n_failed,
     }
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
@@ -78,8 +79,8 @@ def thaw(data: bytes) -> StudyState | None:
         fresh=header["fresh"],
         corrections=[Correction(**{**c, "changes": tuple(c["changes"])}) for c in header["corrections"]],
         past=[PastRuns(p.codes, p.values, p.note) for p in past],
-        n_past_used=header["counts"][0],
-        n_failed=header["counts"][1],
+        past_used=header["past_used"],
+        n_failed=header["n_failed"],
     )
     _restore_deadlines(state)
     return state

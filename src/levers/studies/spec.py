@@ -16,6 +16,7 @@ from levers.errors import InvalidSettingError, InvalidSpaceError
 from levers.studies.reserved import RESERVED
 
 GOALS = ("maximize", "minimize")
+_MOST_CELLS, _MOST_RUNS = 20_000_000, 2_000_000  # of one block: it is kept, and read again by every process
 _WHOLE_BLOCK = 2**40  # a study hands out runs one by one, so an algorithm may as well plan a whole block at once
 
 
@@ -65,6 +66,7 @@ class StudySpec:
         options = dict(self.options)
         if self.algorithm == "cfs":
             options["batch_size"] = _WHOLE_BLOCK
+            options["most_cells"] = min(_MOST_CELLS, _MOST_RUNS * self.merging.inner.n_factors)
         problem = Problem(self.merging.inner, self.tolerance, self.failure_prob, self.noise_sd)
         return make_algorithm(self.algorithm, problem, **options)
 

@@ -17,6 +17,7 @@ from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidSettingError, NotFinishedError, StudyError, TrialError
 from levers.studies import views
 from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
+from levers.studies.arrays import past_runs, whole_numbers
 from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.fold import Correction, StudyState
@@ -127,7 +128,7 @@ class Study:
 
     def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
         """Like `tell_many`, from an array of trial numbers and one of outcomes."""
-        which, y = numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
+        which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
         with self.writing() as pen:
@@ -203,9 +204,7 @@ class Study:
 
     def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str) -> int:
         """Like `import_runs`, from level positions of all factors."""
-        rows, y = np.asarray(codes, dtype=np.int16), np.asarray(values, dtype=np.float64)
-        if len(rows) != len(y) or not len(y) or not np.isfinite(y).all():
-            raise TrialError(f"{len(rows)} runs and {len(y)} outcomes came; give one finite outcome for each run")
+        rows, y = past_runs(self.space, codes, values)
         with self.writing() as pen:
             spec = pen.state.spec
             if spec.algorithm != "cfs":
@@ -214,6 +213,8 @@ class Study:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
             if (spec.merging.contract(rows) < 0).any():
                 raise StudyError("some of these runs are combinations that the study forbids")
+            if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in pen.state.past):
+                raise StudyError("these very runs were imported before; counting them twice would void the guarantee")
             pen.write(Imported(rows, y, note))
         return len(y)
 

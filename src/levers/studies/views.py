@@ -11,26 +11,30 @@ from levers.algorithms.base import Verdict
 from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_outlook import outlook
 from levers.algorithms.modl import Modl
+from levers.core.merging import Merging
 from levers.core.space import Assignment
 from levers.errors import TrialError
-from levers.studies.estimates import Estimates
+from levers.studies.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.fold import StudyState
 from levers.studies.trials import Trial, TrialState
 
+MANY_RUNS = 50_000
+"""More runs to go than most people mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Runs still to go: in the block under way, likely in all, at most in all (None when there is no telling yet)."""
+    """Runs still to go: in the block under way, likely, and in the worst case (None when there is no telling yet)."""
 
     now: int
     likely: int | None
-    at_most: int | None
+    worst_case: int | None
 
     def __str__(self) -> str:
-        if self.likely is None or self.at_most is None:
+        if self.likely is None or self.worst_case is None:
             return f"{self.now} runs to go in this block, then more"
-        return f"about {self.likely} runs to go, at most {self.at_most}; {self.now} in this block"
+        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ class Best:
     """The setting that the estimates favour.
 
     It is within `within` of the best one with the study's probability, whenever one looks (None before the first
-    decision). `predicted` is the mean outcome to expect there, from all runs, with a 95 % interval `low` to `high`
-    that does not allow for the setting having been chosen.
+    decision). `predicted` is the mean outcome to expect there, estimated from all runs; because the setting was chosen
+    it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for this one too.
     """
 
     params: Assignment
@@ -85,6 +89,7 @@ class Status:
     to_go: Forecast
     created_at: float
     updated_at: float
+    note: str | None = None
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -145,26 +150,61 @@ def status(name: str, state: StudyState) -> Status:
         to_go=forecast(state),
         created_at=state.created_at,
         updated_at=state.updated_at,
+        note=_advice(state),
     )
+
+
+def _advice(state: StudyState) -> str | None:
+    """A word where something looks wrong that only the user can mend."""
+    noise_sd = getattr(state.known[-1], "noise_sd", None) if state.known else None
+    likely, tolerance = forecast(state).likely, state.spec.tolerance
+    if likely is not None and likely > MANY_RUNS and noise_sd is not None and tolerance is not None:
+        return (
+            f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
+            f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"
+        )
+    return None
 
 
 def certified(state: StudyState) -> Verdict | None:
     """What can be certified now: the verdict, or what cfs could say if the study ended here."""
     if state.open_block is None:
-        return verdict(state)
+        return _final(state)
     solver = state.spec.solver
     found = solver.interim(state.known[-1]) if isinstance(solver, Cfs) else None
     return None if found is None else replace(found, goal=state.spec.goal)
+
+
+def _final(state: StudyState) -> Verdict:
+    step = state.spec.solver.ask(state.known[-1], state.spec.generator(len(state.blocks)))
+    assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
+    return replace(step, goal=state.spec.goal)
 
 
 def verdict(state: StudyState) -> Verdict | None:
     """The verdict, with what the study adds to its guarantee; None before the end."""
     if state.open_block is not None:
         return None
-    spec = state.spec
-    step = spec.solver.ask(state.known[-1], spec.generator(len(state.blocks)))
-    assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
-    return replace(step, goal=spec.goal, guarantee="; ".join([step.guarantee, *_provisos(state)]))
+    found = _final(state)
+    found = replace(found, guarantee="; ".join([found.guarantee, *_provisos(state)]))
+    return _in_outer_space(found, state.spec.merging) if state.spec.merging.is_merged else found
+
+
+def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
+    """A verdict on merged factors in terms of the real ones. What each merged level loses is in `effects`."""
+    members = {
+        merging.inner.names[i]: [merging.outer.names[k] for k in group] for i, group in enumerate(merging.groups)
+    }
+    parents = None if found.parents is None else tuple(name for merged in found.parents for name in members[merged])
+    return replace(
+        found,
+        assignment=merging.assignment(found.assignment.codes),
+        parents=parents,
+        effects=(),
+        intervals=(),
+        eliminations=(),
+        problem=None,
+    )
 
 
 def _provisos(state: StudyState) -> Iterator[str]:
@@ -178,6 +218,8 @@ def _provisos(state: StudyState) -> Iterator[str]:
     if state.n_past_used:
         n = sum(len(past.values) for past in state.past[: state.n_past_used])
         yield f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+    if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
+        yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
     if state.corrections:
         yield f"rests on the {len(state.corrections)} corrections not having been made to get another answer"
 
@@ -225,7 +267,7 @@ def forecast(state: StudyState) -> Forecast:
     if isinstance(solver, Cfs):
         then = outlook(solver, known)
         likely = None if then.likely is None else now + then.likely
-        return Forecast(now, likely, None if then.at_most is None else now + then.at_most)
+        return Forecast(now, likely, None if then.worst_case is None else now + then.worst_case)
     if isinstance(solver, Modl):
         return Forecast(now, None, max(solver.most_runs - state.n_complete, now))
     return Forecast(now, None, None)

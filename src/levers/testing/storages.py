@@ -95,4 +95,5 @@ class StorageContract:
                 writing.append([_NEXT])
 
         _refused(write, "deleted")
+        _refused(lambda: storage.read(study, 0), "deleted")
         assert storage.create("oven", _FIRST) != study

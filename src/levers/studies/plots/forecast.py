@@ -35,14 +35,17 @@ def _certified(title: str, state: StudyState, points: list[tuple[int, float]], t
     rows = [("after a block", str(x), number(y)) for x, y in points] + [("now", str(now), number(within))]
     if tolerance is not None:
         axes.axhline(tolerance, color="black", linestyle="--", linewidth=1, label=f"tolerance {tolerance:g}")
-    if state.open_block is not None and to_go.likely is not None and to_go.at_most is not None:
-        likely, last = now + to_go.likely, now + to_go.at_most
+    if state.open_block is not None and to_go.likely is not None and to_go.worst_case is not None:
+        likely, last = now + to_go.likely, now + to_go.worst_case
         if last > likely:
-            text = "the end: likely to at most"
+            text = "the end: likely to worst case"
             axes.axvspan(likely, last, color=ORANGE, alpha=0.35, hatch="//", linewidth=0, label=text)
         text = "the end: likely" if last > likely else "the end"
         axes.axvline(likely, color=ORANGE, linewidth=1.5, linestyle="-.", label=text)
-        rows += [("likely end", str(likely), number(tolerance)), ("end at most", str(last), number(tolerance))]
+        rows += [
+            ("likely end", str(likely), number(tolerance)),
+            ("end in the worst case", str(last), number(tolerance)),
+        ]
     lowest = min([*levels, *([] if tolerance is None else [tolerance])])
     if lowest > 0 and max(levels) > 8 * lowest:
         axes.set_yscale("log")
@@ -74,10 +77,10 @@ def _counted(title: str, state: StudyState, to_go: Forecast) -> Picture:
     if to_go.now:
         axes.barh([0], [to_go.now], left=now, color=ORANGE, hatch="//", edgecolor="white", label="in this block")
         rows.append(("end of this block", str(now + to_go.now), number(None)))
-    if to_go.at_most is not None and to_go.at_most > to_go.now:
-        rest = to_go.at_most - to_go.now
-        axes.barh([0], [rest], left=now + to_go.now, color="white", edgecolor=GREY, linestyle="--", label="at most")
-        rows.append(("end at most", str(now + to_go.at_most), number(state.spec.tolerance)))
+    if to_go.worst_case is not None and to_go.worst_case > to_go.now:
+        rest = to_go.worst_case - to_go.now
+        axes.barh([0], [rest], left=now + to_go.now, color="white", edgecolor=GREY, linestyle="--", label="worst case")
+        rows.append(("end in the worst case", str(now + to_go.worst_case), number(state.spec.tolerance)))
     axes.set_yticks([])
     axes.set_ylim(-0.7, 0.7)
     axes.set_xlabel("runs")
@@ -90,6 +93,6 @@ def _counted(title: str, state: StudyState, to_go: Forecast) -> Picture:
 
 
 def _words(to_go: Forecast) -> str:
-    if to_go.at_most is None:
+    if to_go.worst_case is None:
         return f"{to_go.now} runs to go in this block, then more"
-    return f"at most {to_go.at_most} runs to go, {to_go.now} of them in this block"
+    return f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block"

@@ -1,5 +1,6 @@
 """Levels of a factor as texts in cells, and back."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +14,9 @@ from levers.studies.sheets.text import neutral, plain, trimmed
 
 EMPTY, UNKNOWN = -2, -3
 """Codes of a cell that holds no level. Not FREE, which is a column that the sheet does not have."""
+
+NEAR = 1e-8
+"""How much of itself a number may lose in a spreadsheet that keeps only the digits it shows."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -53,9 +57,9 @@ def level_codes(cells: pl.Series, factor: Factor) -> NDArray[np.int16]:
 def level_finder(factor: Factor) -> Callable[[str], int]:
     """What finds the position of the level that a cell's text means. The closer of two matches wins.
 
-    >>> find = level_finder(Factor("flag", ["a", " a", True]))
-    >>> find("a"), find(" a"), find("a "), find("TRUE")
-    (0, 1, 0, 2)
+    >>> find = level_finder(Factor("flag", ["a", " a", True, 1 / 3]))
+    >>> find("a"), find(" a"), find("a "), find("TRUE"), find("0.333333333")
+    (0, 1, 0, 2, 3)
     """
     texts = [(k, level) for k, level in enumerate(factor.levels) if isinstance(level, str)]
     written = {text: k for k, text in enumerate(level_texts(factor))}
@@ -81,14 +85,26 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
         ):
             if text in known:
                 return known[text]
-        readings = {numbers[value] for value in _readings(unquoted) if value in numbers}
-        return readings.pop() if len(readings) == 1 else UNKNOWN
+        readings = _readings(unquoted)
+        found = {numbers[value] for value in readings if value in numbers}
+        found = found or {k for level, k in numbers.items() if any(_is_near(value, level) for value in readings)}
+        return found.pop() if len(found) == 1 else UNKNOWN
 
     return find
 
 
 def _number_text(level: Level) -> str:
     return str(level).lower() if isinstance(level, bool) else repr(level)
+
+
+def _is_near(value: int | float, level: int | float) -> bool:
+    """Whether a number may be a level that lost its last digits. Two whole numbers are the same or not."""
+    if isinstance(value, int) and isinstance(level, int):
+        return False
+    try:
+        return math.isclose(value, level, rel_tol=NEAR)
+    except OverflowError:  # a whole number beyond what floating point holds
+        return False
 
 
 def _unambiguous(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, get_args
 
 from levers.core.codec import from_json, to_json
+from levers.errors import LeversError, StudyError
 from levers.studies.events import Event, Record
+
+_NEWER = "a newer version of levers may have written it, or the storage is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,12 @@ class Stored:
 
     def record(self) -> Record:
         """The record again."""
-        event: Event = from_json(self.data, object)  # type: ignore[assignment]
+        try:
+            event = from_json(self.data, object)
+        except (LeversError, ValueError) as error:
+            raise StudyError(f"event {self.seq} ({self.kind}) of the log cannot be read: {error}; {_NEWER}") from None
+        if not isinstance(event, get_args(Event)):
+            raise StudyError(f"event {self.seq} of the log is a {self.kind}, which is not known; {_NEWER}")
         return Record(self.seq, self.at, self.who, event)
 
 

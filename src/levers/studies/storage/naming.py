@@ -18,6 +18,8 @@ def check_name(name: str) -> str:
         raise StudyError(
             f"a study's name is a text of 1 to {MAX_NAME} characters without spaces around it, not {name!r}"
         )
+    if name.startswith("-"):
+        raise StudyError(f"a study's name cannot begin with a dash, because commands take that for an option: {name!r}")
     if not name.isprintable():
         raise StudyError(f"a study's name must be printable on one line, not {name!r}")
     return name

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, make_url, select
+from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, insert, make_url, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -84,7 +84,10 @@ class SqlStorage:
     def read(self, study: int, after: int) -> list[Stored]:
         """Records after a place in the log."""
         with self._reading() as connection:
-            return _Writing(connection, study).read(after)
+            records = _Writing(connection, study).read(after)
+            if not records and connection.execute(_exists(study)).one_or_none() is None:
+                raise StudyError("this study was deleted")
+            return records
 
     def snapshot(self, study: int) -> tuple[int, bytes] | None:
         """The last snapshot and its place."""
@@ -97,7 +100,7 @@ class SqlStorage:
     def writing(self, study: int) -> "Iterator[_Writing]":
         """Lock the end of a study's log until the transaction ends."""
         with self._reachable(), self._engine.begin() as connection:
-            lock = select(studies.c.id).where(studies.c.id == study)
+            lock = _exists(study)
             if connection.execute(lock if self._sqlite else lock.with_for_update()).one_or_none() is None:
                 raise StudyError("this study was deleted")
             yield _Writing(connection, study)
@@ -123,6 +126,10 @@ class SqlStorage:
         except SQLAlchemyError as error:
             cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             raise StorageError(f"the storage {self.url} does not answer as it should: {cause}") from error
+
+
+def _exists(study: int) -> Select[tuple[int]]:
+    return select(studies.c.id).where(studies.c.id == study)
 
 
 class _Writing:
@@ -172,6 +179,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
             connection.execute("PRAGMA journal_mode=WAL").close()
             break
         except Exception as error:
+            if "readonly" in str(error):  # looking is still possible
+                return
             if "locked" not in str(error) or attempt == 49:
                 raise
             time.sleep(0.05)
@@ -200,6 +209,8 @@ def parse_url(text: str) -> URL:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
         raise StorageError(f"there is no storage {url.drivername!r}; use {examples}")
+    if url.get_backend_name() == "sqlite" and url.query:
+        raise StorageError(f"an address of SQLite has no options: sqlite:///file.db, not {text!r}")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise StorageError("a study in memory is storage=None; sqlite needs a file: sqlite:///levers.db")
     return url
