@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ StorageOption = Annotated[
     str,
     typer.Option("--storage", envvar=VARIABLE, help="sqlite:///file.db or postgresql+psycopg://user@host/database."),
 ]
+SheetOption = Annotated[Path | None, typer.Option("--sheet", help="A .csv, .tsv or .xlsx file.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the log; your login name if not given.")]
 DEFAULT = DEFAULT_STORAGE
@@ -33,12 +35,21 @@ def open_study(name: str, storage: str, by: str | None = None) -> Study:
 
 def check_exists(name: str, storage: str) -> None:
     """Refuse a SQLite file that is not there."""
-    path = storage.removeprefix("sqlite:///") if storage.startswith("sqlite:///") else None
-    if path and not Path(path).exists():
+    path = missing_file(storage)
+    if path is not None:
         raise StudyError(
             f"there is no study {name!r}: {path} does not exist here; `levers create` makes one, "
             f"--storage or {VARIABLE} says where studies are"
         )
+
+
+def missing_file(storage: str) -> str | None:
+    """The file of a SQLite storage that does not exist; None when it does, or when the storage is no file."""
+    from levers.studies.storage.sql import parse_url  # SQLAlchemy takes a while to import
+
+    url = parse_url(storage)
+    path = url.database if url.get_backend_name() == "sqlite" else None
+    return path if path is not None and not Path(path).exists() else None
 
 
 def study_names() -> list[str]:
@@ -52,6 +63,15 @@ def study_names() -> list[str]:
         return list_studies(default_storage())
     except LeversError:
         return []
+
+
+def command(*words: object) -> str:
+    """A command that can be pasted into a shell, for a hint.
+
+    >>> command("ask", "line 3", "--again")
+    "levers ask 'line 3' --again"
+    """
+    return shlex.join(["levers", *map(str, words)])
 
 
 def plain(value: Any) -> Any:
@@ -68,16 +88,17 @@ def say_json(value: Any) -> None:
     typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
-def say_rows(rows: Sequence[Any], output: Format, title: str) -> None:
-    """Print dataclass rows as asked."""
+def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str] = (), nothing: str = "") -> None:
+    """Print dataclass rows as asked. `drop` names columns to leave out of a table that is too wide."""
     if output is Format.json:
         say_json(list(rows))
     elif not rows:
-        typer.echo("nothing yet")
+        typer.echo(nothing or "nothing yet", err=output is Format.csv)
     elif output is Format.csv:
         typer.echo(rows_as_csv(rows))
     else:
-        console().print(rows_as_table(rows, title))
+        out = console()
+        out.print(rows_as_table(rows, title, out.width, drop))
 
 
 def when(seconds: float) -> str:
@@ -87,3 +108,12 @@ def when(seconds: float) -> str:
     '1970-01-01 00:00:00Z'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def several(n: int, one: str, more: str) -> str:
+    """A number with its words.
+
+    >>> several(1, "run is", "runs are"), several(3, "run is", "runs are")
+    ('1 run is', '3 runs are')
+    """
+    return f"{n} {one if n == 1 else more}"

@@ -84,6 +84,8 @@ def compare(
             advance(len(batch), f"world {batch[0].world + 1} of {worlds}")
     summaries = summarise(plan.algorithms, records)
     if output is Format.table:
-        console().print(rows_as_table(summaries, f"{factors} factors, {parents} parents, {worlds} worlds x {repeats}"))
+        out = console()
+        title = f"{factors} factors, {parents} parents, {worlds} worlds x {repeats}"
+        out.print(rows_as_table(summaries, title, out.width))
     else:
         typer.echo(rows_as_json(summaries) if output is Format.json else rows_as_csv(summaries))

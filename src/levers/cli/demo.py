@@ -8,7 +8,7 @@ from rich.console import Console
 from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
-from levers.cli.render import console, verdict_table
+from levers.cli.render import console, print_verdict
 from levers.core.checks import check_count
 from levers.experiments.worlds import run_on_world
 from levers.progress import progress_bar
@@ -42,7 +42,7 @@ def demo(
         f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
     )
     verdict = _study(world, chosen, seed)
-    out.print(verdict_table(verdict))
+    print_verdict(out, verdict)
     _report(out, world, verdict, problem, seed)
 
 

@@ -4,20 +4,21 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Sequence
-from datetime import datetime
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from levers.algorithms.base import Verdict
 
-if TYPE_CHECKING:
-    import polars
+SELECTION = "selection"
+_GAP = 3  # between two columns of a table
 
 
 class Format(StrEnum):
@@ -29,9 +30,9 @@ class Format(StrEnum):
 
 
 def console() -> Console:
-    """Standard output; wide enough for the tables where it is not a terminal."""
+    """Standard output; wide enough for the tables where it is not a terminal and nobody says how wide it is."""
     found = Console()
-    return found if found.is_terminal else Console(width=120)
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=120)
 
 
 def rows_as_json(rows: Sequence[Any]) -> str:
@@ -40,63 +41,111 @@ def rows_as_json(rows: Sequence[Any]) -> str:
 
 
 def rows_as_csv(rows: Sequence[Any]) -> str:
-    """Dataclass rows as CSV with a header."""
+    """Dataclass rows as CSV with a header; a dataclass in a row gets a column for each of its fields."""
+    flat = [_flat(dataclasses.asdict(row)) for row in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, [f.name for f in dataclasses.fields(rows[0])], lineterminator="\n")
+    writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(dataclasses.asdict(row) for row in rows)
+    writer.writerows(flat)
     return text.getvalue().rstrip("\n")
 
 
-def rows_as_table(rows: Sequence[Any], title: str) -> Table:
-    """Dataclass rows as a table for people: numbers rounded and to the right."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for field in dataclasses.fields(rows[0]):
-        table.add_column(field.name, justify="left" if field.name == "algorithm" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in dataclasses.astuple(row)))
+def rows_as_table(rows: Sequence[Any], title: str, width: int, drop: Iterable[str] = ()) -> Table:
+    """Dataclass rows as a table for people; where it is too wide, the columns of `drop` go, the first one first."""
+    names = [field.name for field in dataclasses.fields(rows[0])]
+    columns = {name: [cell(getattr(row, name)) for row in rows] for name in names}
+    texts = {name for name in names if any(isinstance(getattr(row, name), str) for row in rows)}
+    for name in drop:
+        if table_width(columns) <= width:
+            break
+        del columns[name]
+    return as_table(columns, texts, title)
+
+
+def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> Table:
+    """Columns of texts as a table. Nothing in them is markup: a name such as [red] is shown as it is."""
+    table = Table(
+        title=None if title is None else Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    left = set(to_the_left)
+    for name in columns:
+        if name in left:
+            table.add_column(Text(name), overflow="fold")
+        else:
+            table.add_column(Text(name), justify="right", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(text) for text in row))
     return table
 
 
-def frame_as_table(frame: "polars.DataFrame", most: int) -> Table:
-    """The first rows of a frame for people, and how many more there are."""
-    left = max(frame.height - most, 0)
-    title = f"{frame.height} rows" + (f", the first {most} shown; --format csv has all" if left else "")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in frame.columns:
-        table.add_column(escape(name))
-    for row in frame.head(most).iter_rows():
-        table.add_row(
-            *(
-                escape(value.strftime("%Y-%m-%d %H:%M") if isinstance(value, datetime) else _cell(value))
-                for value in row
-            )
-        )
-    return table
+def table_width(columns: Mapping[str, Sequence[str]]) -> int:
+    """How wide a table is that nobody squeezes.
+
+    >>> table_width({"heat": ["low", "medium"], "n": ["1", "2"]})
+    12
+    """
+    return sum(column_width(name, texts) + _GAP for name, texts in columns.items()) - 1
 
 
-def verdict_table(verdict: Verdict) -> Table:
+def column_width(name: str, texts: Sequence[str]) -> int:
+    """How wide a column is."""
+    return max(cell_len(line) for text in (name, *texts) for line in text.splitlines() or [""])
+
+
+def print_verdict(out: Console, verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
     table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("factor")
-    table.add_column("set to", style="bold")
-    table.add_column("matters")
-    table.add_column("estimated loss at the other levels", style="dim")
-    found = set(verdict.parents or ())
+    for name, style in (("factor", ""), ("set to", "bold"), ("matters", ""), ("estimated loss at others", "dim")):
+        table.add_column(name, style=style, overflow="fold")
+    found, any_negative = set(verdict.parents or ()), False
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        losses = verdict.effects[k] if verdict.effects else ()
-        others = [
-            f"{factor.levels[i]}: {loss:.2f}" for i, loss in enumerate(losses) if i != chosen and loss is not None
-        ]
+        losses = [_loss(loss) for loss in verdict.effects[k]] if verdict.effects else []
+        shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
+        any_negative |= any(loss.startswith("-") for loss in shown.values())
+        others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
         matters = "yes" if factor.name in found else "no sign of it"
-        table.add_row(factor.name, str(factor.levels[chosen]), matters, "  ".join(others))
-    return table
+        table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
+    out.print(table)
+    if any_negative and SELECTION in dict(verdict.runs_by_stage):
+        out.print(
+            "The choice was made on fresh runs of the selection, the losses are estimated from all runs: "
+            "so a small negative loss can appear.\n"
+        )
 
 
-def _cell(value: object) -> str:
+def level_text(level: object) -> str:
+    """A level as a sheet has it, with all its digits.
+
+    >>> [level_text(level) for level in ("low", True, 0.1 + 0.2, 10000)]
+    ['low', 'true', '0.30000000000000004', '10000']
+    """
+    if isinstance(level, bool):
+        return str(level).lower()
+    return level if isinstance(level, str) else repr(level)
+
+
+def cell(value: object) -> str:
+    """A value in a table for people: numbers are rounded.
+
+    >>> [cell(value) for value in (None, 1234.56, 0.123456, 12345, True)]
+    ['-', '1,234.6', '0.123', '12,345', 'true']
+    """
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return level_text(value)
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _loss(loss: float | None) -> str:
+    return "" if loss is None else f"{round(loss, 2) + 0.0:.2f}"  # no -0.00
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        found |= {f"{name}_{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+    return found

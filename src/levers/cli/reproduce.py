@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from levers.cli.render import console
 from levers.experiments.reproduction.checking import check_claims
@@ -18,7 +19,7 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            help="all, parents, elimination, support, degree, misspecification or hardness.", metavar="[WHAT]"
+            help="all, parents, elimination, support, degree, misspecification or hardness.", metavar="WHAT"
         ),
     ] = ALL,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for results.")] = Path("reproduction"),
@@ -56,5 +57,5 @@ def reproduce(
     out = console()
     for claim in claims:
         colour = {"holds": "green", "does not hold": "red"}.get(claim.verdict, "yellow")
-        out.print(f"[{colour}]{claim.verdict:22}[/{colour}] {claim.name}: {claim.measured}", highlight=False)
-    out.print(f"\n{found.runs.height:,} runs of studies in {found.seconds:.0f} s; report: {report}", highlight=False)
+        out.print(Text.assemble((f"{claim.verdict:22}", colour), f" {claim.name}: {claim.measured}"))
+    out.print(Text(f"\n{found.runs.height:,} runs of studies in {found.seconds:.0f} s; report: {report}"))

@@ -1,7 +1,7 @@
 """Rows of the tables that study commands print."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from levers.cli.common import when
 from levers.studies.trials import Trial
@@ -11,6 +11,9 @@ from levers.studies.views import Status
 @dataclass(frozen=True, slots=True)
 class StudyRow:
     """A study in a list."""
+
+    drop: ClassVar[tuple[str, ...]] = ("updated", "goal", "algorithm", "n_factors", "to_go", "n_complete", "state")
+    """Columns that a narrow screen goes without, the least important first."""
 
     name: str
     state: str
@@ -37,11 +40,11 @@ class StudyRow:
         )
 
 
-def trial_row(trial: Trial) -> dict[str, Any]:
+def trial_row(trial: Trial, block: int) -> dict[str, Any]:
     """A trial as one flat record."""
     return {
         "trial": trial.number,
-        "block": trial.block + 1,
+        "block": block,
         "state": trial.state.name,
         **trial.params,
         "outcome": trial.value,

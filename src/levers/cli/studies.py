@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from levers.cli.common import DEFAULT, FormatOption, Name, StorageOption, check_exists, open_study, say_rows
+from levers.cli.common import (
+    DEFAULT,
+    FormatOption,
+    Name,
+    StorageOption,
+    check_exists,
+    command,
+    missing_file,
+    open_study,
+    say_rows,
+)
 from levers.cli.render import Format
 from levers.cli.rows import StudyRow
 from levers.core.space import Level, Space
@@ -63,7 +73,7 @@ def create(
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
         f"{study.forecast()}\n"
-        f"next: levers ask {name!r} -n {block_size or 8} --sheet runs.csv"
+        f"next: {command('ask', name, '-n', block_size or 8, '--sheet', 'runs.csv')}"
     )
 
 
@@ -74,14 +84,14 @@ def studies(storage: StorageOption = DEFAULT, output: FormatOption = Format.tabl
     Example:
       levers studies --format json
     """
-    check_exists("", storage)
-    rows = [StudyRow.of(open_study(name, storage).status()) for name in list_studies(storage)]
-    say_rows(rows, output, "Studies")
+    names = [] if missing_file(storage) else list_studies(storage)
+    rows = [StudyRow.of(open_study(name, storage).status()) for name in names]
+    say_rows(rows, output, "Studies", StudyRow.drop, "there are no studies here yet; `levers create` makes one")
 
 
 def copy(
     name: Name,
-    new_name: Annotated[str, typer.Argument(help="The copy's name.")],
+    new_name: Annotated[str, typer.Argument(help="The copy's name.", metavar="NEW_NAME")],
     to: Annotated[str | None, typer.Option(help="Another storage to copy to.")] = None,
     storage: StorageOption = DEFAULT,
 ) -> None:

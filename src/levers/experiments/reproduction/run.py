@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -53,16 +54,16 @@ def reproduce(
     """
     names, tasks = all_tasks(what, size, seed)
     settings = Settings(size, seed, version("levers"), fingerprint(size))
-    parts = Parts(Path(folder), settings)
-    known = parts.done()
-    todo = [task for task in tasks if task.key not in known]
-    began, n_done = time.perf_counter(), len(tasks) - len(todo)
-    for task, rows in run_on_cluster(todo, scheduler) if scheduler else run_local(todo, workers):
-        parts.keep(task, rows)
-        n_done += 1
-        on_task(task, n_done, len(tasks))
-    runs = parts.runs(tasks)
-    write_tables(Path(folder), runs)
+    with closing(Parts(Path(folder), settings)) as parts:
+        known = parts.done()
+        todo = [task for task in tasks if task.key not in known]
+        began, n_done = time.perf_counter(), len(tasks) - len(todo)
+        for task, rows in run_on_cluster(todo, scheduler) if scheduler else run_local(todo, workers):
+            parts.keep(task, rows)
+            n_done += 1
+            on_task(task, n_done, len(tasks))
+        runs = parts.runs(tasks)
+        write_tables(Path(folder), runs)
     return Reproduction(names, settings, runs, time.perf_counter() - began, len(tasks) - len(todo), len(tasks))
 
 
