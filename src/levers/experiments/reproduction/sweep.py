@@ -27,9 +27,14 @@ class Contender:
     schedule: str = SCHEDULES[0]
     share: float = 1.0
 
-    def n_repeats(self, size: str) -> int:
-        """How often it runs on each world."""
-        return max(1, math.ceil(self.share * WORLDS_AND_REPEATS[size][1]))
+    def n_repeats(self, size: str, world: int) -> int:
+        """How often it runs on a world; with a share below one run a world, on every second or third world only.
+
+        >>> [Contender("x", "cfs", share=0.1).n_repeats("notebook", world) for world in range(4)]
+        [1, 0, 1, 0]
+        """
+        wanted = self.share * WORLDS_AND_REPEATS[size][1]
+        return math.ceil(wanted) if wanted >= 1 else int(world % round(1 / wanted) == 0)
 
 
 CFS = Contender("cfs", "cfs", share=0.1)
@@ -38,8 +43,8 @@ MODL_ALGORITHM_1 = Contender("modl, algorithm-1", "modl", schedule="algorithm-1"
 MODL_PROOF = Contender("modl, proof", "modl", schedule="proof", share=0.1)
 PARENTS_FIRST = Contender("parents-first", "parents-first")
 ORACLE = Contender("oracle", "oracle")
-WATCHING = Contender("observational-regression", "observational-regression", share=0.02)
-ELIMINATION = Contender("successive-elimination", "successive-elimination", share=0.04)
+WATCHING = Contender("observational-regression", "observational-regression", share=0.1)
+ELIMINATION = Contender("successive-elimination", "successive-elimination", share=0.1)
 
 USUAL = (CFS, MODL, PARENTS_FIRST, ORACLE, WATCHING)
 ALL_SCHEDULES = (CFS, MODL, MODL_ALGORITHM_1, MODL_PROOF, PARENTS_FIRST, ORACLE, WATCHING)
@@ -59,13 +64,10 @@ class Point:
         """A point from keyword settings of a comparison."""
         return cls(panel, x, tuple(settings.items()), contenders)
 
-    def comparison(self, contender: Contender, seed: int, size: str) -> Comparison:
+    def comparison(self, contender: Contender, seed: int) -> Comparison:
         """The comparison in which this contender runs here."""
-        n_worlds, _ = WORLDS_AND_REPEATS[size]
         return Comparison(
             **dict(self.settings),
-            n_worlds=n_worlds,
-            n_repeats=contender.n_repeats(size),
             algorithms=(contender.algorithm,),
             schedule=contender.schedule,
             seed=seed,

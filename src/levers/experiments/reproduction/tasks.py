@@ -20,12 +20,15 @@ def run_task(task: Task) -> list[Row]:
 
 
 def _run(task: Task, point: Point, contender: Contender) -> list[Row]:
-    comparison = point.comparison(contender, task.seed, task.size)
+    n_repeats = contender.n_repeats(task.size, task.world)
+    if n_repeats == 0:
+        return []
+    comparison = point.comparison(contender, task.seed)
     world = comparison.world(task.world)
     algorithm = comparison.algorithm(contender.algorithm, world)
     limit = comparison.necessary_runs(world)
     rows = []
-    for repeat in range(comparison.n_repeats):
+    for repeat in range(n_repeats):
         verdict = run_by_phases(algorithm, world, np.random.SeedSequence(task.seed, spawn_key=(task.world, repeat)))
         rows.append(
             Row.of(
