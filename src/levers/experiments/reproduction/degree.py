@@ -2,7 +2,7 @@
 
 from levers.experiments.reproduction.sweep import Point, Sweep
 
-_DEGREES = {"smoke": (1, 5), "notebook": (1, 3, 5), "paper": (1, 2, 3, 4, 5)}
+_DEGREES = {"smoke": (1, 5), "notebook": (1, 3, 5), "paper": (1, 2, 3, 5)}
 PANEL = "K = 30, 10 parents"
 
 SWEEP = Sweep(

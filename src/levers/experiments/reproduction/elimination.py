@@ -6,7 +6,7 @@ _EVERYBODY = (CFS, MODL, PARENTS_FIRST, ORACLE, WATCHING, ELIMINATION)
 _PARENTS: dict[str, dict[int, tuple[int, ...]]] = {
     "smoke": {4: (1, 3)},
     "notebook": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
-    "paper": {4: (1, 2, 3, 4), 6: (1, 2, 3, 4, 5, 6)},
+    "paper": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
 }
 
 
