@@ -1,7 +1,7 @@
 """Many processes on one study: python benchmarks/fleet.py [--workers 16] [--trials 20000]
 
-Each asks for one trial at a time and tells it. No lock error, no trial handed out twice, every outcome as it was told.
-Exit code 1 if not.
+Each asks for one trial at a time, with a lease, and tells it. No lock error, no trial handed out twice, every outcome
+as it was told. Exit code 1 if not.
 """
 
 import os
@@ -20,6 +20,7 @@ from levers.testing.durability import run_fleet
 from levers.testing.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")
+LEASE = 600  # seconds: every trial has a deadline, and none passes
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levers-fleet-")))
             url = f"sqlite:///{folder}/levers.db" if storage == "sqlite" else stack.enter_context(running_postgres())
-            found = run_fleet(url, folder, workers=given.workers, trials=given.trials, seed=given.seed)
+            found = run_fleet(url, folder, workers=given.workers, trials=given.trials, seed=given.seed, lease=LEASE)
         ask, tell = (np.percentile(1000 * t, [50, 99]) for t in (found.ask_seconds, found.tell_seconds))
         print(
             f"{storage}: {given.workers} processes, {found.n_told} trials in {found.seconds:.0f} s, "

@@ -1,7 +1,8 @@
 """What keeping a study costs, against Optuna on the same disk: python benchmarks/study_speed.py [--folder .]
 
 Both sides on SQLite with their own settings, in turns, so that a slow moment of the disk hits both. Then levers alone:
-the 100,000th trial against the 1,000th, and a million outcomes from one run sheet in a new process.
+the 100,000th trial against the 1,000th, and a million outcomes from one run sheet in a new process. Exit code 1 if a
+target is missed.
 """
 
 import os
@@ -91,7 +92,7 @@ def guarantee(engine: Engine) -> str:
     return f"journal_mode={mode}, synchronous={SYNCHRONOUS[sync]}"
 
 
-def against_optuna(folder: Path) -> None:
+def against_optuna(folder: Path) -> bool:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url = f"sqlite:///{folder}/levers.db"
     ours = at_the_long_block(url, 100_000)
@@ -109,10 +110,10 @@ def against_optuna(folder: Path) -> None:
         our_many(lambda told=outcomes: ours.tell_many(told))  # type: ignore[misc]
         for _ in range(PAIRS):
             optuna_pair(theirs, their_ask, their_tell)
-    line("ask + tell, ms", our_ask.mean + our_tell.mean, their_ask.mean + their_tell.mean, 3)
+    met = line("ask + tell, ms", our_ask.mean + our_tell.mean, their_ask.mean + their_tell.mean, 3)
     line("  ask", our_ask.mean, their_ask.mean)
     line("  tell", our_tell.mean, their_tell.mean)
-    line(f"tell per outcome, {MANY:,} at once", our_many.mean / MANY, their_tell.mean, 100)
+    met &= line(f"tell per outcome, {MANY:,} at once", our_many.mean / MANY, their_tell.mean, 100)
     print("means; a ratio is how many times faster levers is")
     own = SqlStorage(parse_url(url))
     print(
@@ -120,14 +121,22 @@ def against_optuna(folder: Path) -> None:
     )
     print(f"optuna {optuna.__version__}: {guarantee(storage.engine)} (what SQLite and its driver do unless told)\n")
     own.close()
+    return met
 
 
-def line(what: str, ours: float, theirs: float, target: float | None = None) -> None:
-    aim = "" if target is None else f"target {target:g}: {'met' if theirs / ours >= target else 'MISSED'}"
+def line(what: str, ours: float, theirs: float, target: float | None = None) -> bool:
+    """Print a comparison; returns whether its target is met."""
+    met = target is None or theirs / ours >= target
+    aim = "" if target is None else f"target {target:g}: {said(met)}"
     print(f"{what:34} levers {ours:9.4f}  optuna {theirs:9.4f}  ratio {theirs / ours:8.1f}  {aim}", flush=True)
+    return met
 
 
-def late_against_early(folder: Path) -> None:
+def said(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+def late_against_early(folder: Path) -> bool:
     late = at_the_long_block(f"sqlite:///{folder}/late.db", 110_000)
     advance(late, 1_000)
     early = levers.copy_study("speed", "speed", f"sqlite:///{folder}/late.db", f"sqlite:///{folder}/early.db")
@@ -138,16 +147,19 @@ def late_against_early(folder: Path) -> None:
             pair(early, times["early", "ask"], times["early", "tell"])
         for _ in range(PAIRS):
             pair(late, times["late", "ask"], times["late", "tell"])
+    all_met = True
     for what in ("ask", "tell"):
         one, other = times["early", what], times["late", what]
         ratio = other.median / one.median
+        all_met &= ratio <= 1.5
         print(
             f"{what:5} ms, median (mean): trial 1,000 {one.median:.3f} ({one.mean:.3f}), trial 100,000 "
             f"{other.median:.3f} ({other.mean:.3f}), ratio {ratio:.2f}  "
-            f"target at most 1.5: {'met' if ratio <= 1.5 else 'MISSED'}",
+            f"target at most 1.5: {said(ratio <= 1.5)}",
             flush=True,
         )
     print()
+    return all_met
 
 
 def advance(study: Study, to: int) -> None:
@@ -157,7 +169,7 @@ def advance(study: Study, to: int) -> None:
         study.tell_arrays(due, np.zeros(len(due)))
 
 
-def a_million(folder: Path) -> None:
+def a_million(folder: Path) -> bool:
     url, path = f"sqlite:///{folder}/million.db", folder / "runs.csv"
     study = at_the_long_block(url, 1_030_000)
     due = study.ask_numbers(2**40)
@@ -168,14 +180,14 @@ def a_million(folder: Path) -> None:
     found = json.loads(ran.stdout)
     assert found["told"] == len(due)
     assert study.is_finished
-    verdicts = [
-        "met" if ok else "MISSED" for ok in (found["told"] >= 1e6, found["seconds"] < 15, found["megabytes"] < 1024)
-    ]
+    met = [found["told"] >= 1e6, found["seconds"] < 15, found["megabytes"] < 1024]
+    verdicts = [said(ok) for ok in met]
     print(
         f"{found['told']:,} outcomes from one CSV of {size:.0f} MB (target 1,000,000: {verdicts[0]}): "
         f"{found['seconds']:.1f} s (under 15: {verdicts[1]}), "
         f"peak {found['megabytes']:.0f} MB (under 1024: {verdicts[2]}); loading, reading and the verdict included"
     )
+    return all(met)
 
 
 def tell_and_report(url: str, path: str) -> None:
@@ -193,12 +205,11 @@ def main() -> None:
     parser.add_argument("--tell", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.tell:
-        return tell_and_report(*given.tell)
+        tell_and_report(*given.tell)
+        return
     with tempfile.TemporaryDirectory(prefix="levers-speed-", dir=given.folder) as folder:
-        against_optuna(Path(folder).resolve())
-        late_against_early(Path(folder).resolve())
-        a_million(Path(folder).resolve())
-    return None
+        met = [measure(Path(folder).resolve()) for measure in (against_optuna, late_against_early, a_million)]
+    sys.exit(0 if all(met) else 1)
 
 
 if __name__ == "__main__":

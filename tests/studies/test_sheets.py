@@ -266,6 +266,24 @@ def test_the_closer_level_wins(tmp_path: Path) -> None:
     assert "not a level" in error(tmp_path, 'trial;x;outcome\n1;"1,000";\n', thousand)
 
 
+def test_a_level_that_lost_digits_in_a_spreadsheet(tmp_path: Path) -> None:
+    third = 1 / 3
+    space = Space([Factor("x", [third, 2 / 3, 1e-7 / 3, 5, 1.5000000001, 1.5000000002, 10**9, "0.3333333333"])])
+    cells = [
+        "0.333333333",
+        "0,666666667",
+        "3.33333333E-08",
+        "5.00000000001",
+        "0.3333333333",
+        repr(third),
+        "1.5000000001",
+    ]
+    text = "trial;x;outcome\n" + "".join(f"{i};{cell};\n" for i, cell in enumerate(cells))
+    assert read(tmp_path, text, space).codes.ravel().tolist() == [0, 1, 2, 3, 7, 0, 4]
+    for cell in ("0.33333", "1.5", "1000000001", "5.001", "1e999", "9" * 400):
+        assert "is not a level" in error(tmp_path, f"trial;x;outcome\n1;{cell};\n", space)
+
+
 def test_formulas_are_defused() -> None:
     space = Space([Factor("=cmd()", ["+a", "-b", "@c", " =d", "\te", "\rf", "ok", -5])])
     text = sheet_text(space, trials=range(8), blocks=[0] * 8, codes=np.arange(8)[:, None], states=["=x"] * 8)

@@ -1,5 +1,6 @@
 """The `levers` command."""
 
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -7,14 +8,18 @@ from typing import Annotated
 import typer
 
 from levers.algorithms.registry import ALGORITHMS
+from levers.cli.asking import ask
 from levers.cli.compare import compare
 from levers.cli.demo import demo
-from levers.cli.looking import effects, export, forecast, plot, status, trials, verdict
+from levers.cli.log import log
+from levers.cli.looking import effects, forecast, plot, status, verdict
+from levers.cli.numbers import CommandWithNumbers
 from levers.cli.plan import plan
 from levers.cli.reproduce import reproduce
-from levers.cli.runs import ask, correct, fail, import_past, tell
+from levers.cli.runs import correct, fail, import_past, tell
 from levers.cli.storages import storage_app
 from levers.cli.studies import copy, create, delete, studies
+from levers.cli.trials import export, trials
 from levers.errors import LeversError, NotFinishedError
 
 app = typer.Typer(
@@ -29,12 +34,14 @@ app.command()(demo)
 app.command()(plan)
 app.command()(compare)
 app.command()(reproduce)
-for command in (create, studies, ask, fail, status, effects, forecast, verdict, trials, export, plot, copy, delete):
-    app.command()(command)
-_NEGATIVE = {"ignore_unknown_options": True}  # an outcome may be negative, which is not an option
-app.command(context_settings=_NEGATIVE)(tell)
-app.command(context_settings=_NEGATIVE)(correct)
+app.command()(create)
+app.command()(studies)
+app.command()(ask)
+for with_numbers in (tell, fail, correct):
+    app.command(cls=CommandWithNumbers)(with_numbers)
 app.command("import")(import_past)
+for command in (status, effects, forecast, verdict, trials, log, export, plot, copy, delete):
+    app.command()(command)
 app.add_typer(storage_app, name="storage")
 
 
@@ -62,11 +69,30 @@ def _root(
 
 def main() -> None:
     """Run the command line; wrong input ends in one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name that the terminal has no letters for must not end in a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except LeversError as error:
-        typer.echo(f"error: {error}", err=True)
+        _say(str(error))
         sys.exit(3 if isinstance(error, NotFinishedError) else 2)
+    except OSError as error:  # a full disk, a file that may not be written: not a bug
+        _say((error.strerror or str(error)) + ("" if error.filename is None else f": {error.filename}"))
+        _give_up_output()
+        sys.exit(2)
+
+
+def _say(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+
+
+def _give_up_output() -> None:
+    """Forget what standard output could not take, or Python tries again at exit and complains in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

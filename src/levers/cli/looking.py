@@ -1,18 +1,29 @@
-"""`levers status`, `effects`, `forecast`, `verdict`, `trials`, `export`, `plot`: what a study says."""
+"""`levers status`, `effects`, `forecast`, `verdict`, `plot`: what a study says."""
 
-import sys
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from levers.algorithms.base import Verdict
-from levers.cli.common import DEFAULT, FormatOption, Name, StorageOption, open_study, plain, say_json, say_rows, when
-from levers.cli.render import Format, console, verdict_table
-from levers.core.codec import to_json
-from levers.errors import InvalidSettingError, NotFinishedError
+from levers.cli.common import (
+    DEFAULT,
+    FormatOption,
+    Name,
+    StorageOption,
+    command,
+    open_study,
+    plain,
+    say_json,
+    say_rows,
+    when,
+)
+from levers.cli.render import Format, console, level_text, print_verdict
+from levers.core.space import Level
+from levers.errors import NotFinishedError
 from levers.studies.study import Study
-from levers.studies.trials import TrialState
 
 
 def status(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
@@ -37,11 +48,13 @@ def status(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = 
     if found.n_past:
         typer.echo(f"  {found.n_past} imported runs")
     typer.echo("  no runs to go" if study.is_finished else f"  {found.to_go}")
+    if found.note is not None:
+        typer.echo(f"  {found.note}")
     if best is not None:
-        typer.echo(f"  leading: {', '.join(f'{factor}={level}' for factor, level in best.params.items())}")
+        typer.echo(f"  {'chosen' if study.is_finished else 'leading'}: {_settings(best.params)}")
         if best.within is not None:
-            sure = 1 - study.spec.failure_prob
-            typer.echo(f"  within {best.within:.3g} of the best with probability {sure:.0%}, at whatever time you look")
+            sure = f"{1 - study.spec.failure_prob:.0%}" + ("" if study.is_finished else ", at whatever time you look")
+            typer.echo(f"  within {best.within:.3g} of the best with probability {sure}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
     for correction in study.state.corrections[-5:]:
@@ -58,7 +71,7 @@ def effects(name: Name, storage: StorageOption = DEFAULT, output: FormatOption =
     Example:
       levers effects oven --format csv
     """
-    say_rows(open_study(name, storage).effects(), output, "Loss against the leading level")
+    _say_effects(open_study(name, storage), output)
 
 
 def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
@@ -71,6 +84,8 @@ def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption 
     found = open_study(name, storage).forecast()
     if output is Format.table:
         typer.echo(str(found))
+    elif output is Format.json:
+        say_json(found)
     else:
         say_rows([found], output, "")
 
@@ -84,12 +99,12 @@ def verdict(name: Name, storage: StorageOption = DEFAULT, output: FormatOption =
     """
     study = open_study(name, storage)
     if not study.is_finished:
-        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; levers status {name}")
+        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; {command('status', name)}")
     found = study.verdict()
     if output is Format.table:
         _print_verdict(study, found)
     elif output is Format.csv:
-        say_rows(study.effects(), output, "")
+        _say_effects(study, output)
     else:
         say_json(
             {
@@ -110,10 +125,8 @@ def verdict(name: Name, storage: StorageOption = DEFAULT, output: FormatOption =
 
 
 def _print_verdict(study: Study, found: Verdict) -> None:
-    out = console()
-    out.print(verdict_table(found))
-    set_to = ", ".join(f"{factor}={level}" for factor, level in study.best_params.items())
-    typer.echo(f"Set {set_to}.")
+    print_verdict(console(), found)
+    typer.echo(f"Set {_settings(study.best_params)}.")
     typer.echo(
         f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
         f"{found.guarantee}."
@@ -122,59 +135,20 @@ def _print_verdict(study: Study, found: Verdict) -> None:
     typer.echo(f"Runs: {found.n_runs} ({stages}).")
 
 
-def trials(
-    name: Name,
-    state: Annotated[str | None, typer.Option(help="Only those in this state, for example running.")] = None,
-    storage: StorageOption = DEFAULT,
-    output: FormatOption = Format.table,
-) -> None:
-    """List the trials.
-
-    \b
-    Example:
-      levers trials oven --state running --format csv
-    """
-    frame = open_study(name, storage).trials_dataframe()
-    if state is not None:
-        known = [s.name for s in TrialState]
-        if state.upper() not in known:
-            raise InvalidSettingError(f"there is no state {state!r}; states are {', '.join(known)}")
-        frame = frame.filter(frame["state"] == state.upper())
-    if output is Format.json:
-        typer.echo(frame.write_json())
-    elif output is Format.csv:
-        typer.echo(frame.write_csv().rstrip("\n"))
-    else:
-        from levers.cli.render import frame_as_table
-
-        console().print(frame_as_table(frame, most=50))
+def _say_effects(study: Study, output: Format) -> None:
+    rows = study.effects()
+    if output is not Format.json:  # which has kinds of levels of its own
+        rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
+    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
 
 
-def export(
-    name: Name,
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")],
-    storage: StorageOption = DEFAULT,
-) -> None:
-    """Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.
-
-    \b
-    Examples:
-      levers export oven -o trials.csv
-      levers export oven -o verdict.json
-    """
-    from levers.studies.exporting import export_trials
-
-    study = open_study(name, storage)
-    if output.suffix.lower() == ".json":
-        output.write_text(to_json(study.verdict()) + "\n", encoding="utf-8")
-    else:
-        export_trials(study, output)
-    typer.echo(f"wrote {output}")
+def _settings(params: Mapping[str, Level]) -> str:
+    return ", ".join(f"{factor}={level_text(level)}" for factor, level in params.items())
 
 
 def plot(
     name: Name,
-    kind: Annotated[str, typer.Argument(help="effects, history, elimination or forecast.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination or forecast.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .svg or .html file.")],
     storage: StorageOption = DEFAULT,
 ) -> None:
@@ -188,4 +162,4 @@ def plot(
     from levers.studies.plots import save_plot
 
     save_plot(open_study(name, storage), kind, output)
-    typer.echo(f"wrote {output}", file=sys.stdout)
+    typer.echo(f"wrote {output}")

@@ -54,5 +54,5 @@ def outcome(text: str) -> float:
     if any(fault.places.size for fault in faults) and not math.isnan(values[0]):
         raise InvalidSettingError(next(fault.reason(0) for fault in faults if fault.places.size))
     if math.isnan(values[0]):
-        raise InvalidSettingError(f"the outcome must be a number, not {plain!r}; `levers fail` is for a run without one")
+        raise InvalidSettingError(f"the outcome must be a number, not {plain!r}; `levers fail` reports a run without")
     return float(values[0])

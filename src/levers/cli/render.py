@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -30,9 +29,9 @@ class Format(StrEnum):
 
 
 def console() -> Console:
-    """Standard output; wide enough for the tables where it is not a terminal and nobody says how wide it is."""
+    """Standard output; wide enough for the tables where it is not a terminal."""
     found = Console()
-    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=120)
+    return found if found.is_terminal else Console(width=120)
 
 
 def rows_as_json(rows: Sequence[Any]) -> str:
@@ -84,18 +83,19 @@ def table_width(columns: Mapping[str, Sequence[str]]) -> int:
     >>> table_width({"heat": ["low", "medium"], "n": ["1", "2"]})
     12
     """
-    return sum(column_width(name, texts) + _GAP for name, texts in columns.items()) - 1
-
-
-def column_width(name: str, texts: Sequence[str]) -> int:
-    """How wide a column is."""
-    return max(cell_len(line) for text in (name, *texts) for line in text.splitlines() or [""])
+    widest = (max(map(_width, (name, *texts))) for name, texts in columns.items())
+    return sum(width + _GAP for width in widest) - 1
 
 
 def print_verdict(out: Console, verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
     table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
-    for name, style in (("factor", ""), ("set to", "bold"), ("matters", ""), ("estimated loss at others", "dim")):
+    for name, style in (
+        ("factor", ""),
+        ("set to", "bold"),
+        ("matters", ""),
+        ("estimated loss at the other levels", "dim"),
+    ):
         table.add_column(name, style=style, overflow="fold")
     found, any_negative = set(verdict.parents or ()), False
     for k, factor in enumerate(verdict.assignment.space.factors):
@@ -138,6 +138,10 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.splitlines()), default=0)
 
 
 def _loss(loss: float | None) -> str:

@@ -103,7 +103,9 @@ def correct(
 
 def import_past(
     name: Name,
-    sheet: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv, .tsv or .xlsx file: a column for each factor, and outcome.")],
+    sheet: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .csv, .tsv or .xlsx file: a column for each factor, and outcome.")
+    ],
     note: Annotated[str, typer.Option(help="Where the runs come from; it is kept in the log.")] = "",
     storage: StorageOption = DEFAULT,
     by: By = None,

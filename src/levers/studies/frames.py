@@ -29,7 +29,7 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
     told_at = np.where(complete, table.told_at[:n], np.nan)
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
-        "block": pl.Series(blocks),
+        "block": pl.Series(blocks + 1),
         "stage": pl.Series(stages[blocks], dtype=pl.String),
         "state": pl.Series(names[table.state[:n]], dtype=pl.String),
     }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SheetReport:
-    """What a sheet brought: new outcomes, outcomes that were known, rows not run yet, and rows that others have done."""
+    """What a sheet brought: new outcomes, known ones, rows not run yet, and rows that others have done."""
 
     n_new: int
     n_known: int
@@ -100,7 +100,9 @@ def is_of_study(study: "Study", sheet: Sheet) -> bool:
     """Whether a sheet can be one that this study wrote: its trials were asked for, at the levels that it says."""
     assert sheet.trials is not None  # see tell_sheet
     state = study.state
-    return bool((sheet.trials < state.trials.n_trials).all()) and not _wrong_settings(state, sheet)
+    known = bool((sheet.trials < state.trials.n_trials).all())
+    asked = known and not (state.trials.state[sheet.trials] == TrialState.WAITING).any()
+    return asked and not _wrong_settings(state, sheet)
 
 
 def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int:

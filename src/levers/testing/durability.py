@@ -232,8 +232,13 @@ def _completed(state: StudyState) -> tuple[Numbers, Values]:
     return which, np.array(values)
 
 
-def run_fleet(url: str, folder: Path, *, workers: int, trials: int, seed: int = 0) -> FleetReport:
-    """Let processes ask for one trial after the other and tell it, until about `trials` were told; check every one."""
+def run_fleet(
+    url: str, folder: Path, *, workers: int, trials: int, seed: int = 0, lease: float | None = None
+) -> FleetReport:
+    """Let processes ask for one trial after the other and tell it, until about `trials` were told; check every one.
+
+    With a `lease`, in seconds, every trial has a deadline to keep track of; it should be one that nobody misses.
+    """
     name = f"fleet {seed}"
     storage = open_storage(url)
     create_study(name, FLEET_SPACE, budget=trials, noise_sd=1.0, seed=seed, storage=storage)
@@ -243,7 +248,7 @@ def run_fleet(url: str, folder: Path, *, workers: int, trials: int, seed: int = 
     files = [folder / f"fleet-{i}.csv" for i in range(workers)]
     crew: list[ForkServerProcess] = []
     for i, file in enumerate(files):
-        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate), daemon=True))
+        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate, lease), daemon=True))
         crew[-1].start()
     gate.wait(SECONDS_TO_START)
     began = time.perf_counter()
@@ -259,7 +264,9 @@ def run_fleet(url: str, folder: Path, *, workers: int, trials: int, seed: int = 
     return FleetReport(len(noted), tuple(problems), seconds, noted[:, 3] - noted[:, 2], noted[:, 5] - noted[:, 4])
 
 
-def _work_in_fleet(name: str, url: str, file: Path, index: int, gate: "multiprocessing.synchronize.Barrier") -> None:
+def _work_in_fleet(
+    name: str, url: str, file: Path, index: int, gate: "multiprocessing.synchronize.Barrier", lease: float | None
+) -> None:
     """A worker: one trial at a time. Every fourth takes a little time for a run."""
     rng = np.random.default_rng([index, 2])
     study = load_study(name, url, who=f"worker {index}")
@@ -267,7 +274,7 @@ def _work_in_fleet(name: str, url: str, file: Path, index: int, gate: "multiproc
     with file.open("w") as notes:
         while True:
             begin = time.perf_counter()
-            held = study.ask()
+            held = study.ask(lease=lease)
             asked = time.perf_counter()
             if not held:
                 if study.is_finished:

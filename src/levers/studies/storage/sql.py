@@ -124,8 +124,12 @@ class SqlStorage:
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
-            cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise StorageError(f"the storage {self.url} does not answer as it should: {cause}") from error
+            raise StorageError(_does_not_answer(self.url, error)) from error
+
+
+def _does_not_answer(url: str, error: SQLAlchemyError) -> str:
+    cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    return f"the storage {url} does not answer as it should: {cause}"
 
 
 def _exists(study: int) -> Select[tuple[int]]:
@@ -229,6 +233,6 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         upgrade_schema(engine)
         return before, SCHEMA
     except SQLAlchemyError as error:
-        raise StorageError(f"the storage {url.render_as_string()} does not answer as it should: {error}") from error
+        raise StorageError(_does_not_answer(url.render_as_string(), error)) from error
     finally:
         engine.dispose()
