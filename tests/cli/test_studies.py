@@ -163,6 +163,10 @@ def test_past_data(here: Path) -> None:
     Path("past.csv").write_text("heat,speed,supplier,outcome\nlow,1,A,0.5\nmid,3,B,2.6\n")
     assert "2 past runs" in ok("import oven past.csv --note 'last year'")
     assert "2 imported runs" in ok("status oven")
+    refused("import oven past.csv", "imported before")
+    ok("ask oven -n 3 --sheet runs.csv")
+    fill_in(here / "runs.csv")
+    refused("import oven runs.csv", "run sheet of this very study")
     Path("past.csv").write_text("heat,speed,outcome\nlow,1,0.5\n")
     refused("import oven past.csv", "supplier")
 

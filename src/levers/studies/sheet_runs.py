@@ -110,6 +110,8 @@ def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int
     sheet = read_sheet(path, study.space, need_trials=False)
     if not sheet.filled.any():
         raise SheetError("no row of this sheet has an outcome; there is nothing to import")
+    if sheet.trials is not None and is_of_study(study, sheet):
+        raise SheetError("this is a run sheet of this very study; `levers tell` takes it, and nothing is counted twice")
     return study.import_arrays(sheet.codes[sheet.filled], sheet.outcomes[sheet.filled], note)
 
 
