@@ -75,6 +75,20 @@ def test_a_study_ends_with_a_verdict(url: str | None) -> None:
     assert study.forecast().now == 0
 
 
+def test_trials_as_tables() -> None:
+    study = new()
+    first, second = study.ask(2, worker="ann")
+    study.tell(first, 1.25)
+    polars_frame, pandas_frame = study.trials_dataframe(), study.trials_dataframe(pandas=True)
+    for frame in (polars_frame, pandas_frame):
+        assert list(frame.columns) == list(polars_frame.columns)
+        assert list(frame["outcome"][:1]) == [1.25]
+        assert list(frame["state"][:3]) == ["COMPLETE", "RUNNING", "WAITING"]
+        assert list(frame["heat"][:2]) == [first.params["heat"], second.params["heat"]]
+        assert list(frame["worker"][:2]) == ["ann", "ann"]
+    assert polars_frame["speed"].dtype.is_integer()
+
+
 def test_the_order_of_outcomes_and_reloading_change_nothing(url: str | None) -> None:
     plain = finish(new(url)).verdict()
     study = levers.create_study("oven again", SPACE, tolerance=0.5, noise_sd=1.0, seed=1, storage=url)

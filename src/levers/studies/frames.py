@@ -1,9 +1,12 @@
 """Trials as tables."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
 from levers.core.space import Level
+from levers.errors import InvalidSettingError
 from levers.studies.fold import StudyState
 from levers.studies.trials import TrialState
 
@@ -42,6 +45,15 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
         "told_at": _times(told_at),
     }
     return pl.DataFrame(columns)
+
+
+def as_pandas(frame: pl.DataFrame) -> Any:
+    """The same as a pandas frame, without the Arrow library that polars' own way would need."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise InvalidSettingError("pandas is not installed; install it, or take the polars frame") from None
+    return pandas.DataFrame(frame.to_dict(as_series=False))
 
 
 def level_column(levels: tuple[Level, ...], codes: "np.ndarray[tuple[int], np.dtype[np.int16]]") -> pl.Series:

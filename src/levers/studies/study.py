@@ -261,10 +261,10 @@ class Study:
 
     def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
         """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
-        from levers.studies.frames import trials_frame
+        from levers.studies.frames import as_pandas, trials_frame
 
         frame = trials_frame(self.state)
-        return frame.to_pandas() if pandas else frame
+        return as_pandas(frame) if pandas else frame
 
     def optimize(
         self,
