@@ -92,8 +92,8 @@ def span(values: Sequence[float], digits: int = 2) -> str:
     return shown[0] if shown[0] == shown[1] else f"{shown[0]} to {shown[1]}"
 
 
-def falls(line: dict[float, Mean], sigmas: float = 2.0) -> tuple[bool, list[float]]:
-    """Whether runs fall along a line: no step up by more than its standard errors, and the end below the beginning."""
+def falls(line: dict[float, Mean], sigmas: float = 0.5) -> tuple[bool, list[float]]:
+    """Whether runs fall along a line: no step up beyond half a standard error, and the end below the beginning."""
     runs = [line[x] for x in sorted(line)]
     steps_up = [
         b.runs - a.runs
