@@ -257,7 +257,9 @@ def run_fleet(
     seconds = time.perf_counter() - began
     codes = [process.exitcode for process in crew]
     problems = [f"worker {i} ended with code {code}" for i, code in enumerate(codes) if code]
-    noted = np.concatenate([np.loadtxt(file, ndmin=2, delimiter=",").reshape(-1, 6) for file in files if file.exists()])
+    # on a busy machine the others may be done before a worker has begun: it then noted nothing
+    kept = [file for file in files if file.exists() and file.stat().st_size]
+    noted = np.concatenate([np.zeros((0, 6)), *(np.loadtxt(file, ndmin=2, delimiter=",") for file in kept)])
     study = load_study(name, storage)
     problems += _check_fleet(study, noted)
     storage.close()
