@@ -144,14 +144,18 @@ def test_markdown_has_only_what_the_results_say(usual: Reproduction, written: Pa
             assert len(re.findall(r"(?<!\\)\|", line)) == 6
 
 
-def test_who_has_fewer_repeats_is_counted() -> None:
-    rows = [row("degree", "p", 1.0, "modl", repeat=repeat) for repeat in range(5)]
-    rows += [row("degree", "p", 1.0, "cfs", repeat=repeat) for repeat in range(2)]
-    rows += [row("hardness", "p", 1.0, "cfs", repeat=repeat) for repeat in range(5)]
-    rows += [row("degree", "p", 1.0, "oracle")]
-    assert (
-        worlds_and_repeats(made_of(rows, "notebook")) == "20 worlds x 5 repeats; x 2 for cfs (degree); x 1 for oracle"
-    )
+def test_who_has_fewer_runs_is_counted() -> None:
+    def all_worlds(experiment: str, contender: str, repeats: int, n_worlds: int = 20) -> list[Row]:
+        return [
+            row(experiment, "p", 1.0, contender, world=world, repeat=repeat)
+            for world in range(n_worlds)
+            for repeat in range(repeats)
+        ]
+
+    rows = all_worlds("degree", "modl", 5) + all_worlds("degree", "cfs", 1, n_worlds=10)
+    rows += all_worlds("hardness", "cfs", 5) + all_worlds("degree", "oracle", 1)
+    said = worlds_and_repeats(made_of(rows, "notebook"))
+    assert said == "20 worlds x 5 repeats; 10 runs of cfs (degree); 20 runs of oracle"
 
 
 def test_every_contender_has_a_look_of_its_own() -> None:

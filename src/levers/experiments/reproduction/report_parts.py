@@ -29,8 +29,11 @@ CLAIMS_HEADER = ("experiment", "claim", "measured", "verdict", "why")
 def worlds_and_repeats(reproduction: Reproduction) -> str:
     """How many worlds and repeats there are, and who has fewer: counted in the results, not taken from the plan."""
     n_worlds, n_repeats = WORLDS_AND_REPEATS[reproduction.settings.size]
-    counts = reproduction.runs.group_by("experiment", "contender").agg((pl.col("repeat").max() + 1).alias("n"))
-    repeats = {(experiment, contender): n for experiment, contender, n in counts.iter_rows() if n < n_repeats}
+    by_point = reproduction.runs.group_by("experiment", "panel", "x", "contender").len("n")
+    counts = by_point.group_by("experiment", "contender").agg(pl.col("n").max())
+    repeats = {
+        (experiment, contender): n for experiment, contender, n in counts.iter_rows() if n < n_worlds * n_repeats
+    }
     fewer: dict[int, list[str]] = {}
     for contender in in_order(sorted(contender for _, contender in repeats)):
         by_n: dict[int, list[str]] = {}
@@ -42,7 +45,7 @@ def worlds_and_repeats(reproduction: Reproduction) -> str:
             where = "" if len(names) == everywhere else f" ({', '.join(names)})"
             fewer.setdefault(n, []).append(f"{contender}{where}")
     text = f"{n_worlds} worlds x {n_repeats} repeats"
-    return text + "".join(f"; x {n} for {', '.join(who)}" for n, who in fewer.items())
+    return text + "".join(f"; {n} runs of {', '.join(who)}" for n, who in fewer.items())
 
 
 def made_with(reproduction: Reproduction) -> list[tuple[str, str]]:
