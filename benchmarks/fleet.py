@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from levers.testing.durability import run_fleet
+from levers.testing.fleet import run_fleet
 from levers.testing.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")

@@ -14,7 +14,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from levers.testing.durability import PHASES, kill_workers
+from levers.testing.killing import PHASES, kill_workers
 from levers.testing.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")

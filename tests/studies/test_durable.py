@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from levers.studies.managing import load_study
-from levers.testing.durability import _check_killed, _Task, kill_workers, run_fleet, run_forked
+from levers.testing.fleet import run_fleet, run_forked
+from levers.testing.killing import _check_killed, _Task, kill_workers
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

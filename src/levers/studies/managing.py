@@ -11,11 +11,12 @@ from levers.core.space import Level, Space
 from levers.errors import StudyError
 from levers.studies.deciding import first_events
 from levers.studies.events import Record
+from levers.studies.reading import login_name
 from levers.studies.spec import StudySpec
 from levers.studies.storage import Storage, open_storage
 from levers.studies.storage.base import Stored
 from levers.studies.storage.naming import check_name
-from levers.studies.study import Study, _user
+from levers.studies.study import Study
 
 
 def create_study(
@@ -97,6 +98,6 @@ def copy_study(name: str, new_name: str, storage: str | Storage, to_storage: str
 
 
 def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None) -> Study:
-    by, now = who if who is not None else _user(), time.time()
+    by, now = who if who is not None else login_name(), time.time()
     records = [Stored.of(Record(i + 1, now, by, event)) for i, event in enumerate(first_events(spec))]
     return Study(name, storage, storage.create(name, records), who=who)

@@ -1,8 +1,5 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
-import getpass
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,23 +10,20 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.checks import check_count, check_positive
-from levers.core.space import Assignment, Level, Space
-from levers.errors import InvalidSettingError, NotFinishedError, StudyError, TrialError
+from levers.core.space import Assignment, Level
+from levers.errors import InvalidSettingError, StudyError, TrialError
 from levers.studies import views
 from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
 from levers.studies.arrays import past_runs, whole_numbers
 from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
-from levers.studies.fold import Correction, StudyState
-from levers.studies.log import Pen, StudyLog
-from levers.studies.spec import StudySpec
-from levers.studies.storage.base import Storage
+from levers.studies.fold import Correction
+from levers.studies.log import Pen
+from levers.studies.reading import StudyReading
 from levers.studies.trials import Trial
 
 if TYPE_CHECKING:
     import os
-
-    import polars
 
     from levers.studies.sheet_runs import SheetReport
 
@@ -38,7 +32,7 @@ class NoOutcomeWarning(UserWarning):
     """An outcome was NaN: the run counts as failed and is asked for again."""
 
 
-class Study:
+class Study(StudyReading):
     """A study in a storage. Any number of processes may hold the same one.
 
     >>> import levers
@@ -50,45 +44,6 @@ class Study:
     >>> study.status().n_complete
     1
     """
-
-    def __init__(
-        self,
-        name: str,
-        storage: Storage,
-        study: int,
-        *,
-        who: str | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.name = name
-        self.storage = storage
-        self.who = who if who is not None else _user()
-        self._log = StudyLog(storage, study, clock)
-        self._lock = threading.RLock()
-
-    def __repr__(self) -> str:
-        return f"Study({self.name!r}, {self.storage.url!r})"
-
-    @property
-    def state(self) -> StudyState:
-        """The state as of now: read it, do not change it."""
-        with self._lock:
-            return self._log.current()
-
-    @property
-    def spec(self) -> StudySpec:
-        """What is asked for."""
-        return self.state.spec
-
-    @property
-    def space(self) -> Space:
-        """The levers."""
-        return self.spec.space
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is a verdict."""
-        return self.state.open_block is None
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished.
@@ -218,54 +173,6 @@ class Study:
             pen.write(Imported(rows, y, note))
         return len(y)
 
-    def trial(self, number: int) -> Trial:
-        """One trial."""
-        return views.trial(self.state, number)
-
-    def running(self, worker: str | None = None) -> list[Trial]:
-        """The trials that were handed out and not told, all of them or one worker's."""
-        state = self.state
-        return [t for t in views.trials(state, views.running(state)) if worker is None or t.worker == worker]
-
-    def status(self) -> views.Status:
-        """Where the study stands."""
-        return views.status(self.name, self.state)
-
-    def effects(self) -> list[views.EffectRow]:
-        """What each level loses against the leading one, with intervals that all hold at once."""
-        return views.effects(self.state)
-
-    def forecast(self) -> views.Forecast:
-        """How many runs are still to go."""
-        return views.forecast(self.state)
-
-    def best(self) -> views.Best | None:
-        """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
-        return views.best(self.state)
-
-    @property
-    def best_params(self) -> Assignment:
-        """The setting that the estimates favour: never the one of the luckiest run."""
-        found = self.best()
-        if found is None:
-            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
-        return found.params
-
-    def verdict(self) -> Verdict:
-        """The verdict of a finished study."""
-        found = views.verdict(self.state)
-        if found is None:
-            to_go = self.forecast()
-            raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
-        return found
-
-    def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
-        """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
-        from levers.studies.frames import as_pandas, trials_frame
-
-        frame = trials_frame(self.state)
-        return as_pandas(frame) if pandas else frame
-
     def optimize(
         self,
         fn: Callable[[Assignment], float],
@@ -296,10 +203,3 @@ def _number(trial: Trial | int) -> int:
     if isinstance(trial, bool) or not isinstance(trial, int | np.integer):
         raise TrialError(f"a trial is given by its number or as ask returned it, not as {trial!r}")
     return int(trial)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"

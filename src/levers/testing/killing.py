@@ -1,38 +1,29 @@
-"""Studies under attack: workers that are killed at any moment, and many workers at once. For tests and benchmarks.
+"""Workers that are killed at any moment. For tests and benchmarks.
 
-    report = kill_workers("sqlite:///x.db", folder, kills=500)
-    report = run_fleet("sqlite:///y.db", folder, workers=16, trials=20_000)
-
-Workers are forked by a server that has imported everything and holds no connection, so that one starts in milliseconds
-and the caller may have threads.
+report = kill_workers("sqlite:///x.db", folder, kills=500)
 """
 
-import multiprocessing
 import os
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levers.core.codec import to_json
 from levers.errors import StudyError
-from levers.studies.events import Asked, Numbers, Values
 from levers.studies.fold import StudyState
 from levers.studies.managing import copy_study, create_study, load_study
 from levers.studies.storage import open_storage
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
-from levers.studies.trials import Trial, TrialState
+from levers.studies.trials import Trial
+from levers.testing.processes import SECONDS_TO_START, completed, fork_context
 
 KILL_SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1, 2, 3], "supplier": [0, 1]}
-FLEET_SPACE: dict[str, list[int]] = {f"x{i}": [0, 1, 2, 3] for i in range(10)}
 TOLERANCES = (0.5, 0.25, 0.1, 0.05)
 """Of the studies whose workers are killed, in turn. The last takes thousands of runs, enough for snapshots."""
 
@@ -40,7 +31,6 @@ WORKER = "worker"
 LEASE = 0.2  # seconds: a trial of a killed worker comes back soon
 PAUSE = 0.01
 MOST_AT_A_TIME = 8
-SECONDS_TO_START = 120
 PHASES = {b"s": "starting", b"a": "in ask", b"b": "between", b"t": "in tell", b"n": "after tell"}
 
 
@@ -64,24 +54,6 @@ class KillReport:
     def ok(self) -> bool:
         """Whether nothing was lost, counted twice or changed."""
         return not (self.n_lost or self.n_doubled or self.n_different)
-
-
-@dataclass(frozen=True, eq=False)
-class FleetReport:
-    """What many workers at once did to a study."""
-
-    n_told: int
-    problems: tuple[str, ...]
-    seconds: float
-    ask_seconds: Values
-    tell_seconds: Values
-
-
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    modules = ["levers.studies.storage.sql", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"]
-    context.set_forkserver_preload([*modules, "alembic.command", __name__])
-    return context
 
 
 def kill_workers(
@@ -129,7 +101,7 @@ class _Task:
 
 def _kill_until_finished(task: _Task, kills: int, rng: np.random.Generator) -> Counter[str]:
     """Start workers until one reaches the verdict; kill the first `kills` of them, whatever they are doing."""
-    context, landed = _context(), Counter[str]()
+    context, landed = fork_context(), Counter[str]()
     phase = task.notes.with_suffix(".phase")
     while True:
         phase.write_bytes(b"s")
@@ -213,7 +185,7 @@ def _check_killed(task: _Task) -> tuple[int, int, int, int]:
         plain.tell_arrays(due, [task.outcome(plain.state, trial) for trial in due.tolist()])
     lines = [line.split() for line in task.notes.read_text().splitlines()]
     noted = {int(trial): float(value) for trial, value in lines}
-    complete, values = _completed(study.state)
+    complete, values = completed(study.state)
     known = dict(zip(complete.tolist(), values.tolist(), strict=True))
     lost = sum(known.get(trial) != value for trial, value in noted.items())
     rows = {(int(study.state.trials.block[t]), int(study.state.trials.row[t])) for t in known}
@@ -222,125 +194,3 @@ def _check_killed(task: _Task) -> tuple[int, int, int, int]:
     same = to_json(verdict) == to_json(plain.verdict()) == to_json(replayed.verdict())
     storage.close()
     return len(noted), lost, doubled, int(not same)
-
-
-def _completed(state: StudyState) -> tuple[Numbers, Values]:
-    """The trials whose outcomes count, and these."""
-    table = state.trials
-    which = np.flatnonzero(table.state[: table.n_trials] == TrialState.COMPLETE)
-    values = [state.blocks[block].values[row] for block, row in zip(table.block[which], table.row[which], strict=True)]
-    return which, np.array(values)
-
-
-def run_fleet(
-    url: str, folder: Path, *, workers: int, trials: int, seed: int = 0, lease: float | None = None
-) -> FleetReport:
-    """Let processes ask for one trial after the other and tell it, until about `trials` were told; check every one.
-
-    With a `lease`, in seconds, every trial has a deadline to keep track of; it should be one that nobody misses.
-    """
-    name = f"fleet {seed}"
-    storage = open_storage(url)
-    create_study(name, FLEET_SPACE, budget=trials, noise_sd=1.0, seed=seed, storage=storage)
-    storage.close()
-    context = _context()
-    gate = context.Barrier(workers + 1)
-    files = [folder / f"fleet-{i}.csv" for i in range(workers)]
-    crew: list[ForkServerProcess] = []
-    for i, file in enumerate(files):
-        crew.append(context.Process(target=_work_in_fleet, args=(name, url, file, i, gate, lease), daemon=True))
-        crew[-1].start()
-    gate.wait(SECONDS_TO_START)
-    began = time.perf_counter()
-    for process in crew:
-        process.join()
-    seconds = time.perf_counter() - began
-    codes = [process.exitcode for process in crew]
-    problems = [f"worker {i} ended with code {code}" for i, code in enumerate(codes) if code]
-    # on a busy machine the others may be done before a worker has begun: it then noted nothing
-    kept = [file for file in files if file.exists() and file.stat().st_size]
-    noted = np.concatenate([np.zeros((0, 6)), *(np.loadtxt(file, ndmin=2, delimiter=",") for file in kept)])
-    study = load_study(name, storage)
-    problems += _check_fleet(study, noted)
-    storage.close()
-    return FleetReport(len(noted), tuple(problems), seconds, noted[:, 3] - noted[:, 2], noted[:, 5] - noted[:, 4])
-
-
-def _work_in_fleet(
-    name: str, url: str, file: Path, index: int, gate: "multiprocessing.synchronize.Barrier", lease: float | None
-) -> None:
-    """A worker: one trial at a time. Every fourth takes a little time for a run."""
-    rng = np.random.default_rng([index, 2])
-    study = load_study(name, url, who=f"worker {index}")
-    gate.wait(SECONDS_TO_START)
-    with file.open("w") as notes:
-        while True:
-            begin = time.perf_counter()
-            held = study.ask(lease=lease)
-            asked = time.perf_counter()
-            if not held:
-                if study.is_finished:
-                    return
-                time.sleep(rng.uniform(0.005, 0.02))
-                continue
-            if index % 4 == 3:
-                time.sleep(rng.uniform(0, 0.002))
-            value = float(held[0].params.codes[0] + rng.normal())
-            run = time.perf_counter()
-            study.tell(held[0], value)
-            notes.write(f"{held[0].number},{value!r},{begin!r},{asked!r},{run!r},{time.perf_counter()!r}\n")
-
-
-def _check_fleet(study: Study, noted: NDArray[np.float64]) -> list[str]:
-    problems = []
-    numbers, values = noted[:, 0].astype(np.int64), noted[:, 1]
-    if len(np.unique(numbers)) != len(numbers):
-        problems.append(f"{len(numbers) - len(np.unique(numbers))} trials were handed out twice")
-    records = [record.record().event for record in study.storage.read(study.storage.find(study.name), 0)]
-    handed = np.concatenate([event.trials for event in records if isinstance(event, Asked)])
-    if len(np.unique(handed)) != len(handed):
-        problems.append("the log hands out a trial twice")
-    complete, known = _completed(study.state)
-    order = np.argsort(numbers)
-    if not (np.array_equal(numbers[order], complete) and np.array_equal(values[order], known)):
-        problems.append("the outcomes in the study are not those that were told")
-    if not study.is_finished or study.verdict().n_runs != len(numbers) or study.state.n_complete != len(numbers):
-        problems.append(f"{len(numbers)} outcomes were told, and the study counts {study.state.n_complete}")
-    return problems
-
-
-def run_forked(url: str, *, children: int, asks: int) -> int:
-    """Carry an open study into forked processes, which ask and tell with it; returns how many outcomes count after.
-
-    Connections must not be shared between processes, and this is the easiest way to do it by accident.
-    """
-    process = _context().Process(target=_fork_with_a_study, args=(url, children, asks))
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise StudyError(f"a forked worker on {url!r} failed; its error is above")
-    storage = open_storage(url)
-    n_complete = load_study("forked", storage).state.n_complete
-    storage.close()
-    return n_complete
-
-
-def _fork_with_a_study(url: str, children: int, asks: int) -> None:
-    study = create_study("forked", FLEET_SPACE, budget=10_000, noise_sd=1.0, seed=0, storage=url)
-    study.tell(study.ask()[0], 0.0)  # so that a connection is open
-    crew = []
-    for _ in range(children):
-        crew.append(os.fork())
-        if not crew[-1]:
-            code = 1
-            try:
-                for _ in range(asks):
-                    study.tell_many((trial, 0.0) for trial in study.ask())
-                code = 0
-            except Exception:
-                traceback.print_exc()
-            finally:
-                os._exit(code)  # not through the parent's clean-up
-    study.tell(study.ask()[0], 0.0)  # the parent's own connection still works beside theirs
-    failed = [child for child in crew if os.waitpid(child, 0)[1]]
-    raise SystemExit(1 if failed else 0)
