@@ -10,7 +10,7 @@ from levers.algorithms.loop import run_to_verdict
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
 from levers.algorithms.verification import Verification, verify
 from levers.core.codec import from_json, to_json
-from levers.core.space import Assignment, Factor, Space
+from levers.core.space import Assignment, Factor, Level, Space
 from levers.errors import LeversError
 from levers.experiments.comparison import Comparison
 from levers.experiments.functions import optimize
@@ -28,6 +28,7 @@ __all__ = [
     "Batch",
     "Comparison",
     "Factor",
+    "Level",
     "LeversError",
     "MemoryStorage",
     "Plan",
