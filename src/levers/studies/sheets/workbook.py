@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
+from pathlib import PurePosixPath
 from types import ModuleType
 from typing import IO, Any
 
@@ -111,7 +112,7 @@ def _check_parts(file: IO[bytes]) -> bool:
         if unpacked > MAX_UNPACKED or (unpacked > _SUSPECT_SIZE and unpacked > _SUSPECT_RATIO * packed):
             raise SheetError(f"it unpacks to {unpacked >> 20} MB, which is too much; save the sheet as .csv")
         for part in parts:
-            if part.filename.startswith("xl/worksheets/"):
+            if PurePosixPath(part.filename).parent.name == "worksheets":
                 with archive.open(part) as stream:
                     tail = b""
                     while piece := stream.read(1 << 20):
