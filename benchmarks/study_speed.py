@@ -27,7 +27,8 @@ from sqlalchemy import Engine
 import levers
 from levers.studies.sheet_runs import sheet_columns, tell_sheet
 from levers.studies.sheets import write_sheet
-from levers.studies.storage.sql import SqlStorage, parse_url
+from levers.studies.storage.engines import parse_url
+from levers.studies.storage.sql import SqlStorage
 from levers.studies.study import Study
 
 N_FACTORS, N_LEVELS = 10, 4

@@ -45,7 +45,7 @@ def check_exists(name: str, storage: str) -> None:
 
 def missing_file(storage: str) -> str | None:
     """The file of a SQLite storage that does not exist; None when it does, or when the storage is no file."""
-    from levers.studies.storage.sql import parse_url  # SQLAlchemy takes a while to import
+    from levers.studies.storage.engines import parse_url  # SQLAlchemy takes a while to import
 
     url = parse_url(storage)
     path = url.database if url.get_backend_name() == "sqlite" else None

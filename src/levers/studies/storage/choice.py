@@ -31,7 +31,8 @@ def open_storage(storage: "str | Storage | None") -> Storage:
         return storage
     key = (storage, os.getpid(), os.getcwd())
     if key not in _opened:
-        from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
+        from levers.studies.storage.engines import parse_url  # SQLAlchemy takes a while to import
+        from levers.studies.storage.sql import SqlStorage
 
         _opened[key] = SqlStorage(parse_url(storage))
     return _opened[key]

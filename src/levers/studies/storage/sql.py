@@ -5,23 +5,19 @@ one order, every process folds the same state, and a trial cannot be handed out 
 """
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, create_engine, delete, event, insert, make_url, select
+from sqlalchemy import Connection, Engine, Select, delete, insert, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from levers.errors import StorageError, StudyError
 from levers.studies.storage.base import Stored
+from levers.studies.storage.engines import new_engine, parse_url
 from levers.studies.storage.migrating import check_schema, schema_of, upgrade_schema
 from levers.studies.storage.naming import no_such_study
 from levers.studies.storage.schema import SCHEMA, events, snapshots, studies
-
-BUSY_SECONDS = 120
-"""How long a write waits for others before it gives up."""
 
 _AFTER = select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data).order_by(events.c.seq)
 
@@ -32,7 +28,7 @@ class SqlStorage:
     def __init__(self, url: URL) -> None:
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
-        self._opened, self._process = _engine(url), os.getpid()
+        self._opened, self._process = new_engine(url), os.getpid()
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
@@ -160,70 +156,10 @@ class _Writing:
         self.connection.execute(insert(snapshots).values(study_id=self._study, seq=seq, data=data))
 
 
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() == "sqlite":
-        assert url.database is not None  # parse_url refuses others
-        here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = create_engine(here, connect_args={"timeout": BUSY_SECONDS})
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_immediate)
-        return engine
-    try:
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
-    except ModuleNotFoundError as error:
-        raise StorageError(f"{error}; install levers[postgresql]") from None
-
-
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; FULL, so that what was told survives power loss."""
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-    for attempt in range(50):
-        try:
-            # changing the mode needs the file alone, and does not wait by itself
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            break
-        except Exception as error:
-            if "readonly" in str(error):  # looking is still possible
-                return
-            if "locked" not in str(error) or attempt == 49:
-                raise
-            time.sleep(0.05)
-    connection.execute("PRAGMA synchronous=FULL").close()
-    connection.execute("PRAGMA foreign_keys=ON").close()
-
-
-def _begin_immediate(connection: Connection) -> None:
-    # a transaction that begins by reading could find its snapshot too old to write: take the lock first
-    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def parse_url(text: str) -> URL:
-    """An address such as sqlite:///levers.db, checked.
-
-    >>> parse_url("sqlite:///levers.db").database
-    'levers.db'
-    """
-    examples = "sqlite:///levers.db or postgresql+psycopg://user@host/database"
-    try:
-        url = make_url(text)
-    except SQLAlchemyError:
-        raise StorageError(f"{text!r} is not a storage; use {examples}") from None
-    if url.get_backend_name() == "postgresql" and url.drivername == "postgresql":
-        url = url.set(drivername="postgresql+psycopg")
-    if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise StorageError(f"there is no storage {url.drivername!r}; use {examples}")
-    if url.get_backend_name() == "sqlite" and url.query:
-        raise StorageError(f"an address of SQLite has no options: sqlite:///file.db, not {text!r}")
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise StorageError("a study in memory is storage=None; sqlite needs a file: sqlite:///levers.db")
-    return url
-
-
 def upgrade_storage(text: str) -> tuple[str | None, str]:
     """Bring a storage to this version's schema; returns the schema before and after."""
     url = parse_url(text)
-    engine = _engine(url)
+    engine = new_engine(url)
     try:
         before = schema_of(engine)
         if before is not None and before > SCHEMA:
