@@ -10,8 +10,13 @@
     ├── InvalidOutcomeError      outcomes that are not finite numbers
     ├── StateMismatchError       a saved state that belongs to something else
     ├── StudyError               a study that does not exist, exists already, or cannot do this now
-    │   └── NotFinishedError     a study without a verdict yet
-    ├── TrialError               a trial that does not exist, or is in a state that does not allow this
+    │   ├── NotFinishedError     a study without a verdict yet
+    │   ├── NoSuchStudyError     a name that is not in the storage
+    │   └── StudyExistsError     a name that is taken
+    ├── TrialError               a trial that is in a state that does not allow this
+    │   └── NoSuchTrialError     a number that no trial has
+    ├── RepeatedKeyError         a key that came before, with another request
+    ├── TokenError               a token that cannot be made or is not known
     ├── SheetError               a sheet that cannot be read, or has rows that are wrong; lists them
     └── StorageError             a storage that cannot be reached, or has another schema
 
@@ -65,8 +70,28 @@ class NotFinishedError(StudyError):
     """The study has no verdict yet."""
 
 
+class NoSuchStudyError(StudyError):
+    """There is no study of that name."""
+
+
+class StudyExistsError(StudyError):
+    """There is a study of that name already."""
+
+
 class TrialError(LeversError):
     """A trial does not exist, or its state does not allow what was asked."""
+
+
+class NoSuchTrialError(TrialError):
+    """There is no trial of that number."""
+
+
+class RepeatedKeyError(LeversError):
+    """A key stands for one request, and came again with another."""
+
+
+class TokenError(LeversError):
+    """A token cannot be made as asked, or is not known."""
 
 
 class SheetError(LeversError):

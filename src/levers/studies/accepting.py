@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levers.errors import InvalidOutcomeError, TrialError
+from levers.errors import InvalidOutcomeError, NoSuchTrialError, TrialError
 from levers.studies.events import Numbers, Values
 from levers.studies.fold import StudyState
 from levers.studies.trials import TrialState
@@ -115,7 +115,7 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
     """Refuse trials that cannot fail now."""
     for trial in trials:
         if not 0 <= trial < state.trials.n_trials:
-            raise TrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+            raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
         found = TrialState(state.trials.state[trial])
         if found is not TrialState.RUNNING:
             raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
@@ -124,7 +124,7 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
 def check_correctable(state: StudyState, trial: int, value: float) -> float:
     """The outcome that a correction replaces; refuses what cannot be corrected."""
     if not 0 <= trial < state.trials.n_trials:
-        raise TrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+        raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
     if math.isnan(value):
         raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan")
     found = TrialState(state.trials.state[trial])

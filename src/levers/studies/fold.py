@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ class Block:
     def n_runs(self) -> int:
         """How many rows."""
         return len(self.values)
+
+    def copy(self) -> "Block":
+        """A block that stays as it is when this one goes on."""
+        return replace(self, values=self.values.copy(), holders=self.holders.copy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,21 @@ class StudyState:
     def n_complete(self) -> int:
         """Outcomes that count."""
         return sum(block.n_runs - block.n_missing for block in self.counted)
+
+    def copy(self) -> "StudyState":
+        """The same state, which stays as it is when this one goes on: for looking at it while others write."""
+        return replace(
+            self,
+            blocks=[block.copy() for block in self.blocks],
+            trials=self.trials.copy(),
+            known=list(self.known),
+            leases=list(self.leases),
+            again=self.again.copy(),
+            expiring=list(self.expiring),
+            corrections=list(self.corrections),
+            past=list(self.past),
+            past_used=list(self.past_used),
+        )
 
     def apply(self, record: Record) -> None:
         """Take in the next event."""

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from levers.studies.events import Event, Record
 from levers.studies.fold import StudyState
 from levers.studies.snapshots import freeze, is_due, thaw
-from levers.studies.storage.base import Storage, Stored, Writing
+from levers.studies.storage.base import Answer, Storage, Stored, Writing
+
+KEEP_ANSWERS = 7 * 86400.0
+"""Seconds for which the answer to a request with a key is kept; it may be kept longer."""
 
 
 class StudyLog:
@@ -23,6 +26,7 @@ class StudyLog:
         self._state = StudyState()
         self._snapshot_seq = 0
         self._loaded = False
+        self._pen: Pen | None = None
 
     @property
     def folded(self) -> StudyState:
@@ -38,20 +42,29 @@ class StudyLog:
 
     @contextmanager
     def writing(self, who: str) -> Iterator["Pen"]:
-        """Lock the log; what the pen writes is kept when the block ends without an error."""
+        """Lock the log; what the pen writes is kept when the outermost block ends without an error.
+
+        Inside such a block the same pen is handed out again, so that several changes can be kept together.
+        """
+        if self._pen is not None:
+            yield self._pen
+            return
         if not self._loaded:
             self._load()
         try:
             with self.storage.writing(self.study) as writing:
                 self._fold(writing.read(self._state.seq))
-                pen = Pen(self._state, writing, who, self.clock())
+                pen = self._pen = Pen(self._state, writing, who, self.clock())
                 yield pen
                 if pen.n_written and is_due(self._state, self._snapshot_seq):
                     writing.save_snapshot(self._state.seq, freeze(self._state))
+                    writing.forget_answers(pen.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq
         except BaseException:
             self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0  # it may hold what was not kept
             raise
+        finally:
+            self._pen = None
 
     def _load(self) -> None:
         self._loaded = True
@@ -92,3 +105,11 @@ class Pen:
         for record in records:
             self.state.apply(record)
         self.n_written += len(records)
+
+    def answer(self, key: str) -> Answer | None:
+        """What was answered to a request with this key."""
+        return self._writing.answer(key)
+
+    def keep_answer(self, key: str, request: str, answer: str) -> None:
+        """Keep an answer together with what was written."""
+        self._writing.keep_answer(Answer(key, self.now, request, answer))

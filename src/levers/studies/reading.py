@@ -43,9 +43,14 @@ class StudyReading:
 
     @property
     def state(self) -> StudyState:
-        """The state as of now: read it, do not change it."""
+        """The state as of now: read it, do not change it. Other threads do; `frozen` gives a copy."""
         with self._lock:
             return self._log.current()
+
+    def frozen(self) -> StudyState:
+        """A copy of the state as of now, for looking at it at length while other threads go on."""
+        with self._lock:
+            return self._log.current().copy()
 
     @property
     def spec(self) -> StudySpec:
@@ -64,28 +69,34 @@ class StudyReading:
 
     def trial(self, number: int) -> Trial:
         """One trial."""
-        return views.trial(self.state, number)
+        with self._lock:
+            return views.trial(self.state, number)
 
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that were handed out and not told, all of them or one worker's."""
-        state = self.state
-        return [t for t in views.trials(state, views.running(state)) if worker is None or t.worker == worker]
+        with self._lock:
+            state = self.state
+            return [t for t in views.trials(state, views.running(state)) if worker is None or t.worker == worker]
 
     def status(self) -> views.Status:
         """Where the study stands."""
-        return views.status(self.name, self.state)
+        with self._lock:
+            return views.status(self.name, self.state)
 
     def effects(self) -> list[views.EffectRow]:
         """What each level loses against the leading one, with intervals that all hold at once."""
-        return views.effects(self.state)
+        with self._lock:
+            return views.effects(self.state)
 
     def forecast(self) -> views.Forecast:
         """How many runs are still to go."""
-        return views.forecast(self.state)
+        with self._lock:
+            return views.forecast(self.state)
 
     def best(self) -> views.Best | None:
         """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
-        return views.best(self.state)
+        with self._lock:
+            return views.best(self.state)
 
     @property
     def best_params(self) -> Assignment:
@@ -97,7 +108,8 @@ class StudyReading:
 
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
-        found = views.verdict(self.state)
+        with self._lock:
+            found = views.verdict(self.state)
         if found is None:
             to_go = self.forecast()
             raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
@@ -107,7 +119,7 @@ class StudyReading:
         """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
         from levers.studies.frames import as_pandas, trials_frame
 
-        frame = trials_frame(self.state)
+        frame = trials_frame(self.frozen())
         return as_pandas(frame) if pandas else frame
 
 

@@ -1,5 +1,7 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
+import copy
+import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.checks import check_count, check_positive
 from levers.core.space import Assignment, Level
-from levers.errors import InvalidSettingError, StudyError, TrialError
+from levers.errors import InvalidSettingError, RepeatedKeyError, StudyError, TrialError
 from levers.studies import views
 from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
 from levers.studies.arrays import past_runs, whole_numbers
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     import os
 
     from levers.studies.sheet_runs import SheetReport
+
+
+MAX_KEY = 200
+"""How long a key may be."""
 
 
 class NoOutcomeWarning(UserWarning):
@@ -190,11 +196,46 @@ class Study(StudyReading):
 
         return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
 
+    def once(self, key: str, request: str, act: Callable[[], str]) -> str:
+        """Do something once, however often it is asked for with the same key.
+
+        What `act` returns is kept in the same transaction as what it did, and returned again to whoever comes with the
+        key later: for callers who cannot know whether their first request arrived. `request` says what was asked.
+        """
+        check_key(key)
+        digest = hashlib.sha256(request.encode()).hexdigest()
+        with self.writing() as pen:
+            found = pen.answer(key)
+            if found is None:
+                answer = act()
+                pen.keep_answer(key, digest, answer)
+                return answer
+        if found.request != digest:
+            raise RepeatedKeyError(f"the key {key!r} was used for another request; take a new key for each")
+        return found.answer
+
+    def by(self, who: str) -> "Study":
+        """The same study, with another name for the log."""
+        twin = copy.copy(self)
+        twin.who = who
+        return twin
+
     @contextmanager
     def writing(self) -> Iterator[Pen]:
-        """The end of the log, locked, for a change that is made in one piece."""
+        """The end of the log, locked, for a change that is made in one piece. Inside, other verbs join it."""
         with self._lock, self._log.writing(self.who) as pen:
             yield pen
+
+
+def check_key(key: str) -> str:
+    """A key that can be kept.
+
+    >>> check_key("9b2f")
+    '9b2f'
+    """
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidSettingError(f"a key is a text of 1 to {MAX_KEY} printable ASCII characters, not {key!r}")
+    return key
 
 
 def _number(trial: Trial | int) -> int:

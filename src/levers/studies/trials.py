@@ -78,3 +78,11 @@ class TrialTable:
         self.lease[begin:end] = -1
         self.told_at[begin:end] = np.nan
         self.n_trials = end
+
+    def copy(self) -> "TrialTable":
+        """The same entries in arrays of their own."""
+        twin = TrialTable()
+        twin.n_trials = self.n_trials
+        for name in self.columns:
+            setattr(twin, name, getattr(self, name)[: self.n_trials].copy())
+        return twin

@@ -13,7 +13,7 @@ from levers.algorithms.cfs_outlook import outlook
 from levers.algorithms.modl import Modl
 from levers.core.merging import Merging
 from levers.core.space import Assignment
-from levers.errors import TrialError
+from levers.errors import NoSuchTrialError
 from levers.studies.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.fold import StudyState
@@ -102,7 +102,7 @@ def trial(state: StudyState, number: int) -> Trial:
     """One trial by its number."""
     table = state.trials
     if not 0 <= number < table.n_trials:
-        raise TrialError(f"there is no trial {number}; trials are 0 to {table.n_trials - 1}")
+        raise NoSuchTrialError(f"there is no trial {number}; trials are 0 to {table.n_trials - 1}")
     block, row = int(table.block[number]), int(table.row[number])
     found = state.blocks[block]
     now = TrialState(table.state[number])

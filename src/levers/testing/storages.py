@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from levers.errors import StudyError
-from levers.studies.storage.base import Storage, Stored
+from levers.studies.storage.base import Answer, Storage, Stored, Token
 
 _FIRST = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
 _NEXT = Stored(3, 11.5, "bob \N{SNOWMAN}", "Told", '{"text": "quote \' and \\u0000 and \N{SNOWMAN}"}')
@@ -64,6 +64,48 @@ class StorageContract:
             with storage.writing(study) as writing:
                 writing.save_snapshot(2, data)
         assert reopened().snapshot(study) == (2, b"\x01" * 100_000)
+
+    def test_an_answer_is_kept_with_what_was_written(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """Answers belong to one study and one key, live and die with their writing, and are dropped when old."""
+        study, other = storage.create("oven", _FIRST), storage.create("farm", _FIRST)
+        answer = Answer("k-1", 12.5, "0" * 64, '{"x": "\N{SNOWMAN}"}')
+        with suppress(_Stop), storage.writing(study) as writing:
+            writing.keep_answer(answer)
+            raise _Stop
+        with storage.writing(study) as writing:
+            assert writing.answer("k-1") is None
+            writing.keep_answer(answer)
+        again = reopened()
+        with again.writing(study) as writing:
+            assert writing.answer("k-1") == answer
+            writing.forget_answers(12.5)
+        with again.writing(study) as writing:
+            assert writing.answer("k-1") == answer
+            writing.forget_answers(12.6)
+        with storage.writing(study) as writing:
+            assert writing.answer("k-1") is None
+            writing.keep_answer(answer)
+        with storage.writing(other) as beside:
+            assert beside.answer("k-1") is None
+
+    def test_tokens_are_kept_until_they_are_revoked(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """A token can be found and revoked once, also by another process; it goes with its study."""
+        study = storage.create("oven", _FIRST)
+        mine, everybody = Token("a1", "write", study, "bench ü", "d" * 64, 5.0), Token("b2", "read", None, "", "e", 6.0)
+        for token in (mine, everybody):
+            storage.add_token(token)
+        again = reopened()
+        assert again.tokens() == [mine, everybody]
+        assert again.token("a1") == mine
+        assert again.token("zz") is None
+        assert again.revoke_token("b2", 7.0)
+        assert not storage.revoke_token("b2", 8.0)
+        assert not storage.revoke_token("zz", 8.0)
+        found = storage.token("b2")
+        assert found is not None
+        assert found.revoked_at == 7.0
+        storage.delete(study)
+        assert [token.id for token in again.tokens()] == ["b2"]
 
     def test_names_are_unique_and_listed_in_order(self, storage: Storage) -> None:
         """Two studies cannot share a name; a wrong name gets a hint."""

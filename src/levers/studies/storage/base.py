@@ -38,6 +38,29 @@ class Stored:
         return Record(self.seq, self.at, self.who, event)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered to a request that carried a key, kept with what the request did. `request` is its digest."""
+
+    key: str
+    at: float
+    request: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is kept: never its secret, only the SHA-256 of it. `study` is an id, or None for all studies."""
+
+    id: str
+    role: str
+    study: int | None
+    note: str
+    digest: str
+    created_at: float
+    revoked_at: float | None = None
+
+
 class Writing(Protocol):
     """The end of one study's log, which nobody else can write to meanwhile. All or nothing."""
 
@@ -49,6 +72,15 @@ class Writing(Protocol):
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
         """Keep a snapshot of the state at a place in the log, instead of the last one."""
+
+    def answer(self, key: str) -> Answer | None:
+        """What was answered to a request with this key."""
+
+    def keep_answer(self, answer: Answer) -> None:
+        """Keep an answer, if the block is left without an error."""
+
+    def forget_answers(self, before: float) -> None:
+        """Drop answers that are older."""
 
 
 class Storage(Protocol):
@@ -76,6 +108,18 @@ class Storage(Protocol):
 
     def writing(self, study: int) -> AbstractContextManager[Writing]:
         """Lock the end of a study's log."""
+
+    def tokens(self) -> list[Token]:
+        """All tokens, oldest first, also those that were revoked."""
+
+    def token(self, token_id: str) -> Token | None:
+        """One token."""
+
+    def add_token(self, token: Token) -> None:
+        """Keep a new token."""
+
+    def revoke_token(self, token_id: str, at: float) -> bool:
+        """Let a token count no longer; False when there is none, or it was revoked before."""
 
     def close(self) -> None:
         """Let go of connections."""

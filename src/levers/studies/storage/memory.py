@@ -1,13 +1,13 @@
 """Logs in memory: for tries and tests, gone with the process."""
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from levers.errors import StudyError
-from levers.studies.storage.base import Stored
-from levers.studies.storage.naming import no_such_study
+from levers.studies.storage.base import Answer, Stored, Token
+from levers.studies.storage.naming import deleted, exists_already, no_such_study
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class _Log:
     records: list[Stored]
     snapshot: tuple[int, bytes] | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
+    answers: dict[str, Answer] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class _Writing:
     log: _Log
     added: list[Stored] = field(default_factory=list)
     snapshot: tuple[int, bytes] | None = None
+    answered: dict[str, Answer] = field(default_factory=dict)
+    oldest: float = -math.inf
 
     def read(self, after: int) -> list[Stored]:
         return self.log.records[after:]
@@ -32,6 +35,15 @@ class _Writing:
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
         self.snapshot = (seq, data)
+
+    def answer(self, key: str) -> Answer | None:
+        return self.log.answers.get(key)
+
+    def keep_answer(self, answer: Answer) -> None:
+        self.answered[answer.key] = answer
+
+    def forget_answers(self, before: float) -> None:
+        self.oldest = before
 
 
 class MemoryStorage:
@@ -46,12 +58,13 @@ class MemoryStorage:
         self._logs: dict[int, _Log] = {}
         self._next = 1
         self._lock = threading.Lock()
+        self._tokens: dict[str, Token] = {}
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         """A new log."""
         with self._lock:
             if any(log.name == name for log in self._logs.values()):
-                raise StudyError(f"there is a study called {name!r} already; load it, or choose another name")
+                raise exists_already(name)
             study, self._next = self._next, self._next + 1
             self._logs[study] = _Log(name, list(records))
             return study
@@ -71,6 +84,7 @@ class MemoryStorage:
         """Forget a log."""
         self._log(study)
         del self._logs[study]
+        self._tokens = {t.id: t for t in self._tokens.values() if t.study != study}
 
     def read(self, study: int, after: int) -> list[Stored]:
         """Records after a place."""
@@ -89,11 +103,33 @@ class MemoryStorage:
             yield writing
             log.records.extend(writing.added)
             log.snapshot = writing.snapshot or log.snapshot
+            kept = {key: answer for key, answer in log.answers.items() if answer.at >= writing.oldest}
+            log.answers = kept | writing.answered
+
+    def tokens(self) -> list[Token]:
+        """All tokens."""
+        return list(self._tokens.values())
+
+    def token(self, token_id: str) -> Token | None:
+        """One token."""
+        return self._tokens.get(token_id)
+
+    def add_token(self, token: Token) -> None:
+        """Keep a new token."""
+        self._tokens[token.id] = token
+
+    def revoke_token(self, token_id: str, at: float) -> bool:
+        """Mark a token."""
+        found = self._tokens.get(token_id)
+        if found is None or found.revoked_at is not None:
+            return False
+        self._tokens[token_id] = replace(found, revoked_at=at)
+        return True
 
     def close(self) -> None:
         """Nothing to let go of."""
 
     def _log(self, study: int) -> _Log:
         if study not in self._logs:
-            raise StudyError("this study was deleted")
+            raise deleted()
         return self._logs[study]

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from levers.errors import StudyError
+from levers.errors import NoSuchStudyError, StudyError, StudyExistsError
 
 MAX_NAME = 200
 
@@ -20,12 +20,14 @@ def check_name(name: str) -> str:
         )
     if name.startswith("-"):
         raise StudyError(f"a study's name cannot begin with a dash, because commands take that for an option: {name!r}")
+    if name in (".", ".."):
+        raise StudyError(f"a study cannot be called {name!r}, because a web address takes that for a folder")
     if not name.isprintable():
         raise StudyError(f"a study's name must be printable on one line, not {name!r}")
     return name
 
 
-def no_such_study(name: str, known: Sequence[str], url: str) -> StudyError:
+def no_such_study(name: str, known: Sequence[str], url: str) -> NoSuchStudyError:
     """The error for a name that is not there, with what might have been meant.
 
     >>> str(no_such_study("lin", ["line", "farm"], "sqlite:///x.db"))
@@ -35,4 +37,14 @@ def no_such_study(name: str, known: Sequence[str], url: str) -> StudyError:
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     listed = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
     there = f"there are: {listed}" if known else "there is none yet; `levers create` makes one"
-    return StudyError(f"there is no study {name!r} in {url}{hint}; {there}")
+    return NoSuchStudyError(f"there is no study {name!r} in {url}{hint}; {there}")
+
+
+def exists_already(name: str) -> StudyExistsError:
+    """The error for a name that is taken."""
+    return StudyExistsError(f"there is a study called {name!r} already; load it, or choose another name")
+
+
+def deleted() -> NoSuchStudyError:
+    """The error for a study that was removed while somebody held it."""
+    return NoSuchStudyError("this study was deleted")

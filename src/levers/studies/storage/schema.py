@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The migration that these tables are at."""
 
 metadata = MetaData()
@@ -46,4 +46,27 @@ snapshots = Table(
     Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("data", LargeBinary, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String(200), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("request", String(64), nullable=False),
+    Column("answer", Text, nullable=False),
+    Index("ix_answers_at", "study_id", "at"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("role", String(10), nullable=False),
+    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), nullable=True),
+    Column("note", String(200), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double, nullable=True),
 )

@@ -7,19 +7,23 @@ one order, every process folds the same state, and a trial cannot be handed out 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, astuple
 
-from sqlalchemy import Connection, Engine, Select, delete, insert, select
+from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import StorageError, StudyError
-from levers.studies.storage.base import Stored
+from levers.errors import StorageError
+from levers.studies.storage.base import Answer, Stored, Token
 from levers.studies.storage.engines import new_engine, parse_url
 from levers.studies.storage.migrating import check_schema, schema_of, upgrade_schema
-from levers.studies.storage.naming import no_such_study
-from levers.studies.storage.schema import SCHEMA, events, snapshots, studies
+from levers.studies.storage.naming import deleted, exists_already, no_such_study
+from levers.studies.storage.schema import SCHEMA, answers, events, snapshots, studies, tokens
 
 _AFTER = select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data).order_by(events.c.seq)
+_ANSWER = select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer)
+_TOKEN_COLUMNS = tuple(tokens.c)
+_TOKENS = select(*_TOKEN_COLUMNS).order_by(tokens.c.created_at, tokens.c.id)
 
 
 class SqlStorage:
@@ -55,7 +59,7 @@ class SqlStorage:
                 _Writing(connection, study).append(records)
                 return study
         except IntegrityError:
-            raise StudyError(f"there is a study called {name!r} already; load it, or choose another name") from None
+            raise exists_already(name) from None
 
     def names(self) -> list[tuple[int, str]]:
         """All studies, oldest first."""
@@ -73,7 +77,7 @@ class SqlStorage:
     def delete(self, study: int) -> None:
         """Remove a study, its log and its snapshot."""
         with self.writing(study) as writing:
-            for table in (snapshots, events):
+            for table in (tokens, answers, snapshots, events):
                 writing.connection.execute(delete(table).where(table.c.study_id == study))
             writing.connection.execute(delete(studies).where(studies.c.id == study))
 
@@ -82,7 +86,7 @@ class SqlStorage:
         with self._reading() as connection:
             records = _Writing(connection, study).read(after)
             if not records and connection.execute(_exists(study)).one_or_none() is None:
-                raise StudyError("this study was deleted")
+                raise deleted()
             return records
 
     def snapshot(self, study: int) -> tuple[int, bytes] | None:
@@ -98,8 +102,31 @@ class SqlStorage:
         with self._reachable(), self._engine.begin() as connection:
             lock = _exists(study)
             if connection.execute(lock if self._sqlite else lock.with_for_update()).one_or_none() is None:
-                raise StudyError("this study was deleted")
+                raise deleted()
             yield _Writing(connection, study)
+
+    def tokens(self) -> list[Token]:
+        """All tokens, oldest first."""
+        with self._reading() as connection:
+            return [Token(*row) for row in connection.execute(_TOKENS)]
+
+    def token(self, token_id: str) -> Token | None:
+        """One token."""
+        with self._reading() as connection:
+            row = connection.execute(_TOKENS.where(tokens.c.id == token_id)).one_or_none()
+            return None if row is None else Token(*row)
+
+    def add_token(self, token: Token) -> None:
+        """Keep a new token."""
+        row = {column.name: value for column, value in zip(_TOKEN_COLUMNS, astuple(token), strict=True)}
+        with self._reachable(), self._engine.begin() as connection:
+            connection.execute(insert(tokens).values(row))
+
+    def revoke_token(self, token_id: str, at: float) -> bool:
+        """Mark a token."""
+        here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
+        with self._reachable(), self._engine.begin() as connection:
+            return connection.execute(update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
 
     def close(self) -> None:
         """Close all connections."""
@@ -154,6 +181,17 @@ class _Writing:
     def save_snapshot(self, seq: int, data: bytes) -> None:
         self.connection.execute(delete(snapshots).where(snapshots.c.study_id == self._study))
         self.connection.execute(insert(snapshots).values(study_id=self._study, seq=seq, data=data))
+
+    def answer(self, key: str) -> Answer | None:
+        here = answers.c.study_id == self._study, answers.c.key == key
+        row = self.connection.execute(_ANSWER.where(*here)).one_or_none()
+        return None if row is None else Answer(*row)
+
+    def keep_answer(self, answer: Answer) -> None:
+        self.connection.execute(insert(answers).values(study_id=self._study, **asdict(answer)))
+
+    def forget_answers(self, before: float) -> None:
+        self.connection.execute(delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
 
 
 def upgrade_storage(text: str) -> tuple[str | None, str]:
