@@ -35,6 +35,7 @@ class StudyReading:
         self.name = name
         self.storage = storage
         self.who = who if who is not None else login_name()
+        self.id = study
         self._log = StudyLog(storage, study, clock)
         self._lock = threading.RLock()
 

@@ -1,0 +1,1 @@
+"""A study on a server, with the same verbs as a local one."""

@@ -1,0 +1,1 @@
+"""The studies of a storage in a browser and over HTTP."""

@@ -1,0 +1,7 @@
+"""The HTTP API, version 1."""
+
+from fastapi import APIRouter
+
+router = APIRouter()
+
+__all__ = ["router"]

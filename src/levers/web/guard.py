@@ -1,0 +1,155 @@
+"""The gate that every request passes: hosts, origins, sizes, headers, log, and errors that nobody expected."""
+
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from levers.web.paths import routed
+from levers.web.refusing import RefusedError
+from levers.web.service import Service, log
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+Observer = Callable[[Scope, int, float], None]
+
+
+class Guard:
+    """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
+
+    def __init__(self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, observe: Observer) -> None:
+        self._app = app
+        self._service = service
+        self._hosts = hosts
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check, pass on, log."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, answered = time.perf_counter(), _Answered(send)
+        # routes get the path by parts; the raw path stays as it came
+        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
+        try:
+            self._check(scope)
+            receive = await self._limited(scope, receive)
+            await self._app(inner, receive, answered)
+        except RefusedError as error:
+            await _refuse(answered, error.status, str(error))
+        except Exception:
+            name = uuid.uuid4().hex[:12]
+            log.exception("error %s in %s %s", name, scope["method"], _path(scope))
+            if answered.status is None:
+                await _refuse(answered, 500, f"something went wrong here; the log of the service has it as {name}")
+        finally:
+            seconds, status = time.perf_counter() - began, answered.status or 499
+            self._observe(inner, status, seconds)
+            token = inner["levers.state"].get("token") or "-"
+            log.info("%s %s %d %.1f ms token=%s", scope["method"], _path(scope), status, 1000 * seconds, token)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts is not None and host.rsplit(":", 1)[0] not in self._hosts and host not in self._hosts:
+            # a page of somebody else's can make its own name point to a loopback address
+            raise RefusedError(421, "this service answers to the addresses of this machine only")
+        if scope["method"] in _SAFE:
+            return
+        origin = headers.get("origin")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or (
+            origin is not None and origin.partition("://")[2] != host
+        ):
+            raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
+
+    async def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Refuse a body that is too large: by its stated length, or, when it states none, as it comes."""
+        most = self._service.limits.body_bytes
+        too_large = RefusedError(413, f"the request has more than {most >> 20} MB; send it in parts")
+        headers = Headers(scope=scope)
+        stated = headers.get("content-length")
+        if stated is not None:
+            if not stated.isdigit() or int(stated) > most:
+                raise too_large
+            return receive
+        if "transfer-encoding" not in headers:
+            return receive
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break
+            parts.append(message.get("body", b""))
+            size, more = size + len(parts[-1]), message.get("more_body", False)
+            if size > most:
+                raise too_large
+        return _replayed(b"".join(parts), receive)
+
+
+class _Answered:
+    """Passes an answer on with the headers that every answer has, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+        await self._send(message)
+
+
+def _path(scope: Scope) -> str:
+    """As it came, so that no letter of it can break a line of the log; without the query."""
+    return bytes(scope.get("raw_path") or b"").split(b"?")[0].decode("ascii", "replace")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def once() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return once
+
+
+def _refuse(send: Callable[[Message], Awaitable[None]], status: int, message: str) -> Awaitable[None]:
+    return _send_json(send, status, {"error": {"kind": "Refused" if status < 500 else "Internal", "message": message}})
+
+
+async def _send_json(send: Callable[[Message], Awaitable[None]], status: int, content: Any) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

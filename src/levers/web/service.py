@@ -1,0 +1,123 @@
+"""What the service holds: the storage, the studies that are open, who may do what, and when to stop."""
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from levers.studies.managing import load_study
+from levers.studies.reading import login_name
+from levers.studies.storage.base import Storage
+from levers.studies.study import Study
+from levers.studies.tokens import ROLES, find_token
+from levers.web.refusing import RefusedError
+
+COOKIE = "levers_token"
+"""Holds a browser's token after it was typed in once."""
+
+log = logging.getLogger("levers.web")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a request may bring or take."""
+
+    body_bytes: int = 64 << 20
+    rows: int = 100_000
+    page_rows: int = 1_000
+    open_studies: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who asks, and what is allowed: a role, for one study (by id) or for all."""
+
+    who: str
+    role: str
+    study: int | None = None
+    token_id: str | None = None
+
+    def allows(self, role: str) -> bool:
+        """Whether this role includes another.
+
+        >>> Access("ann", "write").allows("read"), Access("ann", "read").allows("write")
+        (True, False)
+        """
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Service:
+    """A storage served over HTTP.
+
+    With `needs_token` every request must carry one. Without (only for a loopback address) whoever comes without a token
+    may do everything; a token that is sent is still believed, and limits what its bearer may do.
+    """
+
+    def __init__(self, storage: Storage, *, needs_token: bool = False, limits: Limits | None = None) -> None:
+        self.storage = storage
+        self.needs_token = needs_token
+        self.limits = limits or Limits()
+        self.stopping = threading.Event()
+        self._studies: OrderedDict[str, Study] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def access(self, request: Request) -> Access:
+        """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
+        text = _bearer(request) or request.cookies.get(COOKIE)
+        if text is None:
+            if self.needs_token:
+                raise RefusedError(401, "this service needs a token: send it as `Authorization: Bearer ...`")
+            return Access(login_name(), "admin")
+        found = find_token(self.storage, text)
+        if found is None:
+            raise RefusedError(401, "the token is wrong or was revoked; `levers token create` makes a new one")
+        request.scope["levers.state"]["token"] = found.id  # for the log, which must not see the secret
+        return Access(found.note or f"token {found.id}", found.role, found.study, found.id)
+
+    def allow(self, request: Request, role: str) -> Access:
+        """Who asks, if they may do what needs this role on all studies."""
+        found = self.access(request)
+        if not found.allows(role):
+            raise RefusedError(403, f"the token has the role {found.role}; this needs {role}")
+        if found.study is not None and role == "admin":
+            raise RefusedError(403, "the token is for one study only")
+        return found
+
+    def study(self, request: Request, name: str, role: str) -> Study:
+        """A study for whoever asks, if they may; the log will have their name."""
+        found = self.allow(request, role)
+        if found.study is not None and dict(self.storage.names()).get(found.study) != name:
+            raise RefusedError(403, "the token is for another study")
+        return self.open(name).by(found.who)
+
+    def names(self, access: Access) -> list[str]:
+        """The studies that somebody may see, oldest first."""
+        return [name for study, name in self.storage.names() if access.study in (None, study)]
+
+    def open(self, name: str) -> Study:
+        """A study; its state stays in memory, and is followed from there, as long as it is one of the last used."""
+        with self._lock:
+            found = self._studies.get(name)
+            if found is not None:
+                self._studies.move_to_end(name)
+                return found
+        found = load_study(name, self.storage)
+        with self._lock:
+            self._studies[name] = found
+            while len(self._studies) > self.limits.open_studies:
+                self._studies.popitem(last=False)
+        return found
+
+    def forget_deleted(self) -> None:
+        """After an error that says that a study is gone: look the name up again next time, another may have it."""
+        there = {study for study, _ in self.storage.names()}
+        with self._lock:
+            for name in [name for name, study in self._studies.items() if study.id not in there]:
+                del self._studies[name]
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
