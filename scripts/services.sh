@@ -12,6 +12,25 @@ postgres_found() {
     return 1
 }
 
+prepare_chromium() {
+    if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+        command -v google-chrome >/dev/null 2>&1; then
+        return
+    fi
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "The tests use a real browser: install Chromium (apt-get install chromium) and put it on PATH" >&2
+        return 1
+    fi
+    echo "Installing Chromium for the tests (once) ..." >&2
+    # A failure is noticed below.
+    apt-get update -qq >/dev/null || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || true
+    if ! command -v chromium >/dev/null 2>&1; then
+        echo "Chromium could not be installed: see above, or put one on PATH" >&2
+        return 1
+    fi
+}
+
 prepare_postgres() {
     local settings=/etc/postgresql-common/createcluster.d
     if postgres_found; then

@@ -10,6 +10,7 @@ import typer
 from levers.algorithms.registry import ALGORITHMS
 from levers.cli.asking import ask
 from levers.cli.compare import compare
+from levers.cli.dashboard import dashboard
 from levers.cli.demo import demo
 from levers.cli.log import log
 from levers.cli.looking import effects, forecast, plot, status, verdict
@@ -19,6 +20,7 @@ from levers.cli.reproduce import reproduce
 from levers.cli.runs import correct, fail, import_past, tell
 from levers.cli.storages import storage_app
 from levers.cli.studies import copy, create, delete, studies
+from levers.cli.tokens import token_app
 from levers.cli.trials import export, trials
 from levers.errors import LeversError, NotFinishedError
 
@@ -42,6 +44,8 @@ for with_numbers in (tell, fail, correct):
 app.command("import")(import_past)
 for command in (status, effects, forecast, verdict, trials, log, export, plot, copy, delete):
     app.command()(command)
+app.command()(dashboard)
+app.add_typer(token_app, name="token")
 app.add_typer(storage_app, name="storage")
 
 

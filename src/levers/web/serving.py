@@ -59,7 +59,7 @@ def new_service(
     if needs_token and not active_tokens(storage):
         raise InvalidSettingError(
             f"{address.host} can be reached by others, so a token is needed and there is none: "
-            "make one with `levers token create --role write`, or use --host 127.0.0.1"
+            f"make one with `levers token create --role write --storage {storage.url}`, or use --host 127.0.0.1"
         )
     return Service(storage, needs_token=needs_token, limits=limits)
 
