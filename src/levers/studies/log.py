@@ -47,7 +47,8 @@ class StudyLog:
         Inside such a block the same pen is handed out again, so that several changes can be kept together.
         """
         if self._pen is not None:
-            yield self._pen
+            with self._pen.held_by(who):
+                yield self._pen
             return
         if not self._loaded:
             self._load()
@@ -61,7 +62,8 @@ class StudyLog:
                     writing.forget_answers(pen.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq
         except BaseException:
-            self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0  # it may hold what was not kept
+            if self._pen is None or self._pen.n_written:  # the state may hold what was not kept
+                self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
             raise
         finally:
             self._pen = None
@@ -97,6 +99,15 @@ class Pen:
         self.n_written = 0
         self._writing = writing
         self._who = who
+
+    @contextmanager
+    def held_by(self, who: str) -> Iterator[None]:
+        """Write in another name for a while."""
+        before, self._who = self._who, who
+        try:
+            yield
+        finally:
+            self._who = before
 
     def write(self, *happened: Event) -> None:
         """Add events."""
