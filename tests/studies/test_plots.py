@@ -17,7 +17,7 @@ from levers.core.space import Level
 from levers.errors import InvalidSettingError
 from levers.studies.fold import SET_ASIDE
 from levers.studies.plots import PLOTS, SUFFIXES, effects, forecast, history, levels, save_plot
-from levers.studies.plots.picture import runs_so_far
+from levers.studies.plots.facts import Outcomes, Seen, cut_note
 from levers.studies.plots.rendering import DRAW
 from levers.studies.plots.text import clipped
 from levers.studies.study import Study
@@ -109,9 +109,9 @@ def test_every_picture_as_every_file(name: str, tmp_path: Path) -> None:
 def test_every_picture_of_other_studies(name: str) -> None:
     study = STUDIES[name]()
     for kind in PLOTS:
-        picture = DRAW[kind](study.name, study.state)
-        assert picture.alt
-        assert {len(row) for row in picture.rows} == {len(picture.header)}
+        facts = DRAW[kind](study.name, study.state).facts
+        assert facts.alt
+        assert {len(row) for row in facts.rows} == {len(facts.header)}
 
 
 def check_file(path: Path) -> None:
@@ -136,7 +136,7 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
 
 
 def test_tables_have_the_studys_numbers(running: Study, tmp_path: Path) -> None:
-    pages = {kind: [list(row) for row in DRAW[kind]("oven", running.state).rows] for kind in PLOTS}
+    pages = {kind: [list(row) for row in DRAW[kind]("oven", running.state).facts.rows] for kind in PLOTS}
     save_plot(running, "effects", tmp_path / "effects.html")
     assert cells((tmp_path / "effects.html").read_text()) == pages["effects"]
     rows = running.effects()
@@ -199,7 +199,7 @@ def test_outcomes_are_in_the_order_of_telling() -> None:
     study._log.clock = lambda: next(clock)
     for i in (3, 2, 0, 1):
         study.tell(trials[i], float(i))
-    found = history.Outcomes.of(study.state)
+    found = Outcomes.of(study.state)
     assert found.trials.tolist() == [3, 0, 2, 1]
     assert found.values.tolist() == [3.0, 0.0, 2.0, 1.0]
 
@@ -210,8 +210,8 @@ def test_rows_grow_with_levels_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     few, many = levels.level_rows(rows[:16]), levels.level_rows(rows)
     assert many.figure.get_figheight() > 4 * few.figure.get_figheight()
     assert len(many.places) == levels.MAX_ROWS
-    assert levels.cut_note(rows) == " The first 100 of 160 levels are drawn."
-    assert levels.cut_note(rows[:16]) == ""
+    assert cut_note(len(many.places), len(rows)) == " The first 100 of 160 levels are drawn."
+    assert cut_note(len(few.places), 16) == ""
 
 
 def test_levels_that_are_ruled_out_are_struck_out(running: Study) -> None:
@@ -224,14 +224,14 @@ def test_levels_that_are_ruled_out_are_struck_out(running: Study) -> None:
 
 def test_imported_runs_count_and_are_said_to_be_missing() -> None:
     study = imported()
-    assert runs_so_far(study.state) == study.status().n_complete + 4
-    assert "4 imported runs are not shown" in history.draw("oven", study.state).caption
+    assert Seen("oven", study.state).n_runs == study.status().n_complete + 4
+    assert "4 imported runs are not shown" in history.draw("oven", study.state).facts.caption
 
 
 def test_what_the_forecast_cannot_say_is_said() -> None:
-    caption = forecast.draw("oven", STUDIES["modl"]().state).caption
+    caption = forecast.draw("oven", STUDIES["modl"]().state).facts.caption
     assert caption.startswith("modl certifies nothing before it ends")
-    assert "ended after" in forecast.draw("oven", STUDIES["modl, finished"]().state).caption
+    assert "ended after" in forecast.draw("oven", STUDIES["modl, finished"]().state).facts.caption
 
 
 def test_long_names_are_clipped_in_the_middle() -> None:

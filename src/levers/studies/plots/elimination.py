@@ -1,10 +1,11 @@
 """Which level was ruled out after how many runs."""
 
+from dataclasses import replace
+
 from levers.studies.fold import StudyState
-from levers.studies.plots.levels import MARKS, cut_note, leaders, level_rows
-from levers.studies.plots.picture import BLUE, GREY, ORANGE, Picture, nothing_yet, runs_so_far
-from levers.studies.plots.text import MAX_TITLE, clipped, plain
-from levers.studies.views import effects, forecast
+from levers.studies.plots.facts import Seen, cut_note, elimination_facts
+from levers.studies.plots.levels import MARKS, level_rows
+from levers.studies.plots.picture import BLUE, GREY, ORANGE, Picture, note
 
 COLOURS = {"leading": BLUE, "chosen": BLUE, "in play": ORANGE, "not chosen": ORANGE, "ruled out": "#BBBBBB"}
 LABELS = {"ruled out": "ruled out, at the cross"}
@@ -13,12 +14,11 @@ HATCHES = {"in play": "///", "not chosen": "///"}
 
 def draw(name: str, state: StudyState) -> Picture:
     """A bar for each level, as long as it was in play."""
-    title = f"{clipped(name, MAX_TITLE)}: levels in play"
-    if len(state.known) < 2:
-        why = "levels are ruled out when a block of runs is complete. Ask for runs and tell their outcomes;"
-        return nothing_yet(title, f"{why} {forecast(state).now} are to go in this block.", state)
-    rows, now = effects(state), runs_so_far(state)
-    drawn = level_rows(rows)
+    seen = Seen(name, state)
+    facts = elimination_facts(seen)
+    if facts.nothing is not None:
+        return note(facts)
+    drawn, now = level_rows(seen.effects), seen.n_runs
     axes = drawn.axes
     for standing in MARKS:
         here = drawn.of(standing)
@@ -42,12 +42,5 @@ def draw(name: str, state: StudyState) -> Picture:
     axes.set_xlim(0, max(now, 1))
     axes.axvline(now, color=GREY, linewidth=1, linestyle=":")
     axes.set_xlabel("runs")
-    n_gone = sum(row.standing == "ruled out" for row in rows)
-    caption = f"{n_gone} of {len(rows)} levels ruled out in {now:,} runs; a decision falls when a block is complete."
-    alt = f"Bars of how long each of {len(rows)} levels was in play; {n_gone} were ruled out. Ahead: {leaders(rows)}."
-    cells = [
-        (plain(row.factor), plain(row.level), str(row.ruled_out_after or now), str(row.n_runs), row.standing)
-        for row in rows
-    ]
-    header = ("factor", "level", "in play until run", "runs of this level", "standing")
-    return Picture(drawn.figure, title, caption + cut_note(rows), alt, header, cells, drawn.struck)
+    caption = facts.caption + cut_note(len(drawn.places), len(seen.effects))
+    return Picture(drawn.figure, replace(facts, caption=caption), drawn.struck)

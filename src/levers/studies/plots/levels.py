@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from levers.studies.plots.picture import GREY, new_axes
-from levers.studies.plots.text import clipped, label
+from levers.studies.plots.text import label
 from levers.studies.views import EffectRow
 
 MAX_ROWS = 500
@@ -63,14 +63,3 @@ def level_rows(rows: Sequence[EffectRow]) -> Rows:
             text.set_color(GREY)
             struck.append(text)
     return Rows(figure, axes, places, struck)
-
-
-def cut_note(rows: Sequence[EffectRow]) -> str:
-    """A sentence for the caption when not all levels are drawn."""
-    return f" The first {MAX_ROWS} of {len(rows)} levels are drawn." if len(rows) > MAX_ROWS else ""
-
-
-def leaders(rows: Sequence[EffectRow], most: int = 8) -> str:
-    """The leading levels in words."""
-    found = [f"{clipped(row.factor)} {clipped(row.level)}" for row in rows if MARKS[row.standing] == "D"]
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")

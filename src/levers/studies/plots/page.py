@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from levers.studies.plots.picture import Picture
+from levers.studies.plots.facts import Facts
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fafafa; --rule: #cccccc; }
@@ -22,9 +22,9 @@ th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; tex
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def html_page(picture: Picture, drawing: str) -> str:
+def html_page(facts: Facts, drawing: str) -> str:
     """The page, with the SVG drawing in it."""
-    title = escape(picture.title)
+    title = escape(facts.title)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -38,9 +38,9 @@ def html_page(picture: Picture, drawing: str) -> str:
 <h1>{title}</h1>
 <figure>
 {drawing[drawing.index("<svg ") :].strip()}
-<figcaption>{escape(picture.caption)}</figcaption>
+<figcaption>{escape(facts.caption)}</figcaption>
 </figure>
-{table(picture.header, picture.rows)}
+{table(facts.header, facts.rows)}
 </body>
 </html>
 """

@@ -1,4 +1,4 @@
-"""What the pictures share: what one consists of, its colours, and the one that says that there is nothing to show."""
+"""What the pictures share: what one consists of, its colours, and the one that says why there is nothing to show."""
 
 import textwrap
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from levers.studies.fold import StudyState
+from levers.studies.plots.facts import Facts
 
 BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#6E6E6E"
 """Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a grey that can be read."""
@@ -20,17 +20,10 @@ WIDTH = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure and what belongs to it: a title, a caption, what it shows in words, and its data.
-
-    `struck` are labels to be struck out, which can be done only once the layout is known.
-    """
+    """A figure and what it says. `struck` are labels to be struck out, which needs the layout to be known."""
 
     figure: Figure
-    title: str
-    caption: str
-    alt: str
-    header: tuple[str, ...]
-    rows: Sequence[Sequence[str]]
+    facts: Facts
     struck: Sequence[Text] = ()
 
 
@@ -52,18 +45,9 @@ def add_legend(figure: Figure, title: str | None) -> None:
         figure.suptitle(title, fontsize=11)
 
 
-def nothing_yet(title: str, why: str, state: StudyState) -> Picture:
-    """A picture that says why there is nothing to show, and what to do."""
-    text = f"There is nothing to show yet: {why}"
+def note(facts: Facts) -> Picture:
+    """A picture that only says why there is nothing to show."""
     figure, axes = new_axes(2.4)
     axes.set_axis_off()
-    axes.text(0.5, 0.5, textwrap.fill(text, 70), ha="center", va="center", fontsize=12, transform=axes.transAxes)
-    block = state.open_block
-    told, to_go = state.n_complete, block.n_missing if block else 0
-    rows = [("outcomes told", str(told)), ("runs to go in this block", str(to_go))]
-    return Picture(figure, title, f"{told} outcomes told, {to_go} to go in this block.", text, ("what", "runs"), rows)
-
-
-def runs_so_far(state: StudyState) -> int:
-    """Outcomes that count, with the imported runs that are in use."""
-    return state.n_complete + sum(len(past.values) for past in state.past[: state.n_past_used])
+    axes.text(0.5, 0.5, textwrap.fill(facts.alt, 70), ha="center", va="center", fontsize=12, transform=axes.transAxes)
+    return Picture(figure, facts)

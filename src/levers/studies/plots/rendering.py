@@ -42,14 +42,14 @@ def rendered(name: str, state: StudyState, kind: str, suffix: str) -> bytes:
     }
     with _SETTINGS, style.context(["default", settings]):
         picture = DRAW[kind](name, state)
-        add_legend(picture.figure, None if suffix == ".html" else drawable(picture.title))
+        add_legend(picture.figure, None if suffix == ".html" else drawable(picture.facts.title))
         if suffix != ".html":  # a page has its own
-            picture.figure.supxlabel(textwrap.fill(picture.caption, 118), fontsize=8)
+            picture.figure.supxlabel(textwrap.fill(picture.facts.caption, 118), fontsize=8)
         _strike(picture)
         if suffix == ".png":
             return _image(picture)
         drawing = _drawing(picture)
-    return (drawing if suffix == ".svg" else html_page(picture, drawing)).encode()
+    return (drawing if suffix == ".svg" else html_page(picture.facts, drawing)).encode()
 
 
 def _strike(picture: Picture) -> None:
@@ -67,7 +67,7 @@ def _strike(picture: Picture) -> None:
 
 def _image(picture: Picture) -> bytes:
     file = BytesIO()
-    picture.figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None, "Description": picture.alt})
+    picture.figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None, "Description": picture.facts.alt})
     return file.getvalue()
 
 
@@ -76,7 +76,7 @@ def _drawing(picture: Picture) -> str:
     without = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     picture.figure.savefig(file, format="svg", dpi=DPI, metadata=without)
     text = file.getvalue().decode()
-    words = escape(f"{picture.title}. {picture.alt}")
+    words = escape(f"{picture.facts.title}. {picture.facts.alt}")
     found = re.search(r"<svg [^>]*>", text)
     assert found is not None  # that is how an SVG file begins
     opened = f'<svg role="img" aria-label="{words}" {found[0].removeprefix("<svg ")}\n <title>{words}</title>'

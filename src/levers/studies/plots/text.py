@@ -2,9 +2,6 @@
 
 from functools import lru_cache
 
-from matplotlib import font_manager
-from matplotlib.ft2font import FT2Font
-
 MAX_LABEL = 30
 """The longest label beside a row; longer ones end in an ellipsis."""
 
@@ -29,12 +26,17 @@ _FALLBACKS = (
 @lru_cache(maxsize=1)
 def families() -> tuple[str, ...]:
     """The font that matplotlib brings, then those of this machine that have what it lacks."""
+    from matplotlib import font_manager  # not above: pages use the rest of this file, and need no matplotlib
+
     known = set(font_manager.get_font_names())
     return ("DejaVu Sans", *(name for name in _FALLBACKS if name in known))
 
 
 @lru_cache(maxsize=1)
 def _drawable() -> frozenset[int]:
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
     fonts = [FT2Font(font_manager.findfont(name)) for name in families()]
     return frozenset(code for font in fonts for code in font.get_charmap())
 
