@@ -39,12 +39,13 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     """
     sizes = design.sizes
     starts = np.concatenate([[0], np.cumsum(sizes)])
+    rounding = sums.n_runs * (16 * float(np.finfo(np.float64).eps) * sums.mean) ** 2  # what a constant leaves over
     if not design.orthogonal:
         fit = Fit(Moments(sizes, sums.n_runs, sums.mean, sums.square, sums.sums, design.counts))
         return BlockEstimate(
             tuple(fit.level_effects(k) for k in range(len(sizes))),
             tuple(fit.variances(k) for k in range(len(sizes))),
-            fit.residual_square,
+            max(fit.residual_square, rounding),
             fit.residual_dof,
         )
     counts = design.counts.diagonal().astype(np.float64)
@@ -57,7 +58,7 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
         np.fill_diagonal(spread, 0.0)
         variances.append(spread)
     dof = sums.n_runs - 1 - sum(m - 1 for m in sizes)
-    left = residual_square(sums.square, explained, sums.n_runs - dof)
+    left = max(residual_square(sums.square, explained, sums.n_runs - dof), rounding)
     return BlockEstimate(effects, tuple(variances), left, dof)
 
 

@@ -186,7 +186,7 @@ def verdict(state: StudyState) -> Verdict | None:
     if state.open_block is not None:
         return None
     found = _final(state)
-    found = replace(found, guarantee="; ".join([found.guarantee, *_provisos(state)]))
+    found = replace(found, guarantee="; ".join([found.guarantee, *_provisos(state), *_doubts(state)]))
     return _in_outer_space(found, state.spec.merging) if state.spec.merging.is_merged else found
 
 
@@ -222,6 +222,15 @@ def _provisos(state: StudyState) -> Iterator[str]:
         yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
     if state.corrections:
         yield f"rests on the {len(state.corrections)} corrections not having been made to get another answer"
+
+
+def _doubts(state: StudyState) -> Iterator[str]:
+    """Where the outcomes contradict the additive model that the guarantee assumes."""
+    from levers.studies.diagnostics import additivity  # which itself looks at what is certified
+
+    found = additivity(state)
+    if found.in_doubt:
+        yield f"ASSUMPTION IN DOUBT: {found.summary}"
 
 
 def effects(state: StudyState) -> list[EffectRow]:
