@@ -3,13 +3,13 @@
 import logging
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from levers.core.checks import check_choice
 from levers.errors import InvalidSettingError
-from levers.studies.storage import open_storage
+from levers.studies.storage import Storage, open_storage
 from levers.studies.storage.choice import default_storage
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -49,13 +49,18 @@ def dashboard(
     for file in (certificate, key):
         if file is not None and not file.is_file():
             raise InvalidSettingError(f"there is no file {file}")
-    serving = import_serving()
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    address = serving.Address(host, port, certificate and str(certificate), key and str(key))
-    service = serving.new_service(open_storage(url or default_storage()), address, needs_token=require_token)
+    address = import_serving().Address(host, port, certificate and str(certificate), key and str(key))
     if not address.is_loopback and certificate is None:
         typer.echo("note: without --certificate, tokens and outcomes travel in the clear", err=True)
-    serving.serve(service, address, lambda where: typer.echo(f"the dashboard is at {where} (Ctrl-C ends it)"))
+    serve_storage(open_storage(url or default_storage()), address, needs_token=require_token)
+
+
+def serve_storage(storage: Storage, address: Any, *, needs_token: bool = False, page: str = "") -> None:
+    """Serve until Ctrl-C, and say where: the address of a page, when there is one to look at first."""
+    serving = import_serving()
+    service = serving.new_service(storage, address, needs_token=needs_token)
+    serving.serve(service, address, lambda where: typer.echo(f"the dashboard is at {where}{page} (Ctrl-C ends it)"))
     typer.echo("ended; everything that was told is in the storage")
 
 

@@ -1,6 +1,7 @@
 """`levers demo`: a whole study of a simulated factory line, from start to verdict."""
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -8,26 +9,34 @@ from rich.console import Console
 from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
+from levers.cli.dashboard import import_serving, serve_storage
 from levers.cli.render import console, print_verdict
 from levers.core.checks import check_count
+from levers.experiments.demonstration import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
 from levers.experiments.worlds import run_on_world
 from levers.progress import progress_bar
 from levers.simulation.named import factory_line
 from levers.simulation.scm import World
 from levers.simulation.truth import best_assignment, gap, true_parents
+from levers.studies.storage import open_storage
+from levers.studies.study import Study
 
-TOLERANCE, FAILURE_PROB = 0.5, 0.1
+DEMO_STORAGE = "sqlite:///levers-demo.db"
 
 
 def demo(
     algorithm: Annotated[str, typer.Option(help="Which algorithm runs the study.")] = DEFAULT_ALGORITHM,
     seed: Annotated[int, typer.Option(help="Same seed, same study.")] = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Keep the study, and show it in a browser.")] = False,
+    storage: Annotated[str, typer.Option(help="Where --serve keeps it.")] = DEMO_STORAGE,
+    port: Annotated[int, typer.Option(help="Where --serve listens; 0 takes a free port.")] = 8080,
 ) -> None:
     """Study a simulated injection-moulding line with 12 levers, from start to verdict.
 
     \b
-    Example:
+    Examples:
       levers demo --seed 3
+      levers demo --serve
     """
     check_count("seed", seed, 0)
     world = factory_line()
@@ -41,12 +50,23 @@ def demo(
         f"Wanted: a setting whose share of good parts is within {TOLERANCE} points of the best possible one, "
         f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
     )
-    verdict = _study(world, chosen, seed)
+    study = new_demo(open_storage(storage), seed=seed, algorithm=algorithm) if serve else None
+    verdict = _run(world, chosen, seed) if study is None else _run_study(study, seed)
     print_verdict(out, verdict)
     _report(out, world, verdict, problem, seed)
+    if study is not None:
+        out.print(f"\n[bold]The study[/bold] {study.name!r} is in {study.storage.url}", highlight=False)
+        address = import_serving().Address(port=port)
+        serve_storage(study.storage, address, page=f"/studies/{quote(study.name, safe='')}")
 
 
-def _study(world: World, chosen: Algorithm, seed: int) -> Verdict:
+def _run_study(study: Study, seed: int) -> Verdict:
+    with progress_bar("runs on the line", None) as advance:
+        run_demo(study, Line(seed), advance)
+    return study.verdict()
+
+
+def _run(world: World, chosen: Algorithm, seed: int) -> Verdict:
     most = Modl(chosen.problem).most_runs if chosen.name == "modl" else None
     with progress_bar("runs on the line", most) as advance:
         return run_on_world(chosen, world, seed, on_batch=lambda batch: advance(batch.n_runs, batch.stage))
