@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 import uvicorn
+from anyio import to_thread
 
 from levers.errors import InvalidSettingError
 from levers.studies.storage.base import Storage
@@ -17,6 +18,8 @@ from levers.web.app import make_app
 from levers.web.guard import LOOPBACK
 from levers.web.service import Limits, Service
 
+MOST_AT_ONCE = 100
+"""Requests that are worked on at the same time; more of one study's make fewer transactions."""
 GRACE_SECONDS = 20
 """How long requests that are under way may take when the service is asked to stop."""
 
@@ -88,6 +91,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then say where."""
+        to_thread.current_default_thread_limiter().total_tokens = MOST_AT_ONCE
         await super().startup(sockets)
         if self.started and self._on_ready is not None:
             port = self.servers[0].sockets[0].getsockname()[1] if self.servers else self._address.port

@@ -67,7 +67,7 @@ class Writing(Protocol):
     def read(self, after: int) -> list[Stored]:
         """The records after a place in the log."""
 
-    def append(self, records: Sequence[Stored]) -> None:
+    def append(self, records: Sequence[Stored]) -> object:
         """Add records; they are kept when the block is left without an error."""
 
     def save_snapshot(self, seq: int, data: bytes) -> None:

@@ -13,18 +13,21 @@ from levers.errors import StorageError
 BUSY_SECONDS = 120
 """How long a write waits for others before it gives up."""
 
+# as many connections as threads can use at once, and kept: opening one costs more than most statements
+_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+
 
 def new_engine(url: URL) -> Engine:
     """Connections to a database, as studies need them."""
     if url.get_backend_name() == "sqlite":
         assert url.database is not None  # parse_url refuses others
         here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = create_engine(here, connect_args={"timeout": BUSY_SECONDS})
+        engine = create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 

@@ -37,7 +37,7 @@ class _Writing:
         self.snapshot = (seq, data)
 
     def answer(self, key: str) -> Answer | None:
-        return self.log.answers.get(key)
+        return self.answered.get(key) or self.log.answers.get(key)
 
     def keep_answer(self, answer: Answer) -> None:
         self.answered[answer.key] = answer

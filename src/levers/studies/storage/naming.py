@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from levers.errors import NoSuchStudyError, StudyError, StudyExistsError
+from levers.errors import InvalidNameError, NoSuchStudyError, StudyExistsError
 
 MAX_NAME = 200
 
@@ -15,15 +15,17 @@ def check_name(name: str) -> str:
     'line 3'
     """
     if not isinstance(name, str) or not name.strip() or name != name.strip() or len(name) > MAX_NAME:
-        raise StudyError(
+        raise InvalidNameError(
             f"a study's name is a text of 1 to {MAX_NAME} characters without spaces around it, not {name!r}"
         )
     if name.startswith("-"):
-        raise StudyError(f"a study's name cannot begin with a dash, because commands take that for an option: {name!r}")
+        raise InvalidNameError(
+            f"a study's name cannot begin with a dash, because commands take that for an option: {name!r}"
+        )
     if name in (".", ".."):
-        raise StudyError(f"a study cannot be called {name!r}, because a web address takes that for a folder")
+        raise InvalidNameError(f"a study cannot be called {name!r}, because a web address takes that for a folder")
     if not name.isprintable():
-        raise StudyError(f"a study's name must be printable on one line, not {name!r}")
+        raise InvalidNameError(f"a study's name must be printable on one line, not {name!r}")
     return name
 
 

@@ -56,7 +56,7 @@ class SqlStorage:
                 made = connection.execute(insert(studies).values(name=name, created_at=records[0].at))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
-                _Writing(connection, study).append(records)
+                _Writing(connection, study).append(records).flush()
                 return study
         except IntegrityError:
             raise exists_already(name) from None
@@ -103,7 +103,9 @@ class SqlStorage:
             lock = _exists(study)
             if connection.execute(lock if self._sqlite else lock.with_for_update()).one_or_none() is None:
                 raise deleted()
-            yield _Writing(connection, study)
+            writing = _Writing(connection, study)
+            yield writing
+            writing.flush()
 
     def tokens(self) -> list[Token]:
         """All tokens, oldest first."""
@@ -160,35 +162,40 @@ def _exists(study: int) -> Select[tuple[int]]:
 
 
 class _Writing:
-    """A study's log inside a transaction."""
+    """A study's log inside a transaction. What is added goes to the database at the end, in one statement."""
 
     def __init__(self, connection: Connection, study: int) -> None:
         self.connection = connection
         self._study = study
+        self._added: list[Stored] = []
+        self._answered: dict[str, Answer] = {}
+
+    def flush(self) -> None:
+        for table, rows in ((events, self._added), (answers, list(self._answered.values()))):
+            if rows:
+                self.connection.execute(insert(table), [{"study_id": self._study, **asdict(row)} for row in rows])
 
     def read(self, after: int) -> list[Stored]:
         rows = self.connection.execute(_AFTER.where(events.c.study_id == self._study, events.c.seq > after))
         return [Stored(*row) for row in rows]
 
-    def append(self, records: Sequence[Stored]) -> None:
-        rows = [
-            {"study_id": self._study, "seq": r.seq, "at": r.at, "who": r.who, "kind": r.kind, "data": r.data}
-            for r in records
-        ]
-        if rows:
-            self.connection.execute(insert(events), rows)
+    def append(self, records: Sequence[Stored]) -> "_Writing":
+        self._added.extend(records)
+        return self
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
         self.connection.execute(delete(snapshots).where(snapshots.c.study_id == self._study))
         self.connection.execute(insert(snapshots).values(study_id=self._study, seq=seq, data=data))
 
     def answer(self, key: str) -> Answer | None:
+        if key in self._answered:
+            return self._answered[key]
         here = answers.c.study_id == self._study, answers.c.key == key
         row = self.connection.execute(_ANSWER.where(*here)).one_or_none()
         return None if row is None else Answer(*row)
 
     def keep_answer(self, answer: Answer) -> None:
-        self.connection.execute(insert(answers).values(study_id=self._study, **asdict(answer)))
+        self._answered[answer.key] = answer
 
     def forget_answers(self, before: float) -> None:
         self.connection.execute(delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
