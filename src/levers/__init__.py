@@ -5,6 +5,8 @@
 6
 """
 
+from typing import TYPE_CHECKING, Any
+
 from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
 from levers.algorithms.loop import run_to_verdict
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
@@ -21,11 +23,15 @@ from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 from levers.studies.trials import Trial, TrialState
 
+if TYPE_CHECKING:
+    from levers.client import Client
+
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Assignment",
     "Batch",
+    "Client",
     "Comparison",
     "Factor",
     "Level",
@@ -53,3 +59,11 @@ __all__ = [
     "to_json",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Client":  # needs httpx, which is an extra
+        from levers.client import Client
+
+        return Client
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

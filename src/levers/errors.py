@@ -12,6 +12,7 @@
     ├── StudyError               a study that does not exist, exists already, or cannot do this now
     │   ├── NotFinishedError     a study without a verdict yet
     │   ├── NoSuchStudyError     a name that is not in the storage
+    │   ├── InvalidNameError     a name that no study can have
     │   └── StudyExistsError     a name that is taken
     ├── TrialError               a trial that is in a state that does not allow this
     │   └── NoSuchTrialError     a number that no trial has
@@ -72,6 +73,10 @@ class NotFinishedError(StudyError):
 
 class NoSuchStudyError(StudyError):
     """There is no study of that name."""
+
+
+class InvalidNameError(StudyError):
+    """A study cannot be called that."""
 
 
 class StudyExistsError(StudyError):

@@ -212,3 +212,14 @@ def test_any_other_address_needs_one(host: str) -> None:
     revoke_token(storage, text.split("_")[1])
     with pytest.raises(InvalidSettingError):
         new_service(storage, Address(host))
+
+
+def test_a_cookie_alone_changes_nothing_over_the_api() -> None:
+    storage = MemoryStorage()
+    text = create_token(storage, "admin")
+    app = make_app(Service(storage, needs_token=True))
+    cookie = {"cookie": f"levers_token={text}", "content-type": "application/json"}
+    assert request(app, path="/api/v1/studies", headers=cookie).status == 200
+    assert request(app, "DELETE", path="/api/v1/studies/oven", headers=cookie).status == 401
+    bearer = {"authorization": f"Bearer {text}"}
+    assert request(app, "DELETE", path="/api/v1/studies/oven", headers=bearer).status == 404

@@ -1,7 +1,7 @@
 """`levers ask`: runs out."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,11 @@ from levers.cli.common import (
     Name,
     SheetOption,
     StorageOption,
+    TokenOption,
+    UrlOption,
+    at_url,
     command,
-    open_study,
+    reach_study,
     say_json,
     several,
 )
@@ -21,11 +24,15 @@ from levers.cli.rows import trial_row
 from levers.errors import LeversError, SheetError
 from levers.studies.events import Numbers, numbers
 from levers.studies.sheet_runs import block_numbers, check_target, is_of_study, runs_text, write_runs
-from levers.studies.sheets import read_sheet
+from levers.studies.sheets import read_sheet, sheet_text
 from levers.studies.study import Study
+
+if TYPE_CHECKING:
+    from levers.client import RemoteStudy
 
 
 def ask(
+    context: typer.Context,
     name: Name,
     n: Annotated[
         int | None, typer.Option("-n", help="How many runs; the study's block size if not given, or 1.")
@@ -35,6 +42,8 @@ def ask(
     worker: Annotated[str | None, typer.Option(help="Who makes the runs.")] = None,
     lease: Annotated[float | None, typer.Option(help="Hours after which they go to whoever asks next.")] = None,
     storage: StorageOption = DEFAULT,
+    url: UrlOption = None,
+    token: TokenOption = None,
     output: FormatOption = Format.table,
 ) -> None:
     """Get runs to make, as a sheet to fill in or on the screen. Their order is random on purpose: keep it.
@@ -44,8 +53,12 @@ def ask(
       levers ask oven -n 24 --sheet runs.csv
       levers ask oven --again --sheet runs.xlsx
       levers ask oven --format json
+      levers ask oven --url http://lab:8080
     """
-    study = open_study(name, storage)
+    study = reach_study(context, name)
+    if not isinstance(study, Study):
+        _ask_there(context, study, n, sheet, again, worker, None if lease is None else 3600 * lease, output)
+        return
     if sheet is not None:  # whatever may be wrong with it is found before any run is handed out
         if sheet.exists():
             _check_overwritable(study, sheet)
@@ -58,7 +71,7 @@ def ask(
     if not due.size:
         if output is Format.json and sheet is None:
             say_json([])
-        typer.echo(_nothing(study, again), err=True)
+        typer.echo(_nothing(context, study, again), err=True)
         return
     if sheet is not None:
         _write(study, due, sheet)
@@ -73,6 +86,38 @@ def ask(
     if sheet is not None and others > 0:
         are = several(others, "other run is", "other runs are")
         typer.echo(f"{are} still out: {command('ask', name, '--again')} lists them", err=True)
+
+
+def _ask_there(
+    context: typer.Context,
+    study: "RemoteStudy",
+    n: int | None,
+    sheet: Path | None,
+    again: bool,
+    worker: str | None,
+    lease: float | None,
+    output: Format,
+) -> None:
+    """The same from a service."""
+    if sheet is not None:
+        n_runs = (
+            study.open_sheet(sheet, worker=worker) if again else study.ask_sheet(sheet, n, worker=worker, lease=lease)
+        )
+        then = at_url(context, "tell", study.name, "--sheet", sheet)
+        wrote = f"wrote {several(n_runs, 'run', 'runs')} to {sheet}; fill in the column outcome, then: {then}"
+        typer.echo(wrote if n_runs else _nothing(context, study, again), err=not n_runs)
+        return
+    size = study.spec.block_size
+    due = study.running(worker)[: n or None] if again else study.ask(n or size or 1, worker=worker, lease=lease)
+    blocks = [1 + (trial.block if size is None else trial.number // size) for trial in due]
+    if output is Format.json:
+        say_json([trial_row(trial, block) for trial, block in zip(due, blocks, strict=True)])
+    elif due:
+        codes = [trial.params.codes for trial in due]
+        text = sheet_text(study.space, trials=[trial.number for trial in due], blocks=blocks, codes=codes)
+        typer.echo(text.rstrip("\n"))
+    if not due:
+        typer.echo(_nothing(context, study, again), err=True)
 
 
 def _write(study: Study, due: Numbers, sheet: Path) -> None:
@@ -110,11 +155,11 @@ def _filled_in(study: Study, path: Path) -> SheetError:
     return SheetError(f"{path} has outcomes in it; `{first}` first, or choose another file")
 
 
-def _nothing(study: Study, again: bool) -> str:
+def _nothing(context: typer.Context, study: "Study | RemoteStudy", again: bool) -> str:
     if again:
         return "no runs are open"
     if study.is_finished:
-        return f"the study is finished: {command('verdict', study.name)}"
+        return f"the study is finished: {at_url(context, 'verdict', study.name)}"
     are = several(len(study.running()), "run is", "runs are")
-    listing = command("ask", study.name, "--again")
+    listing = at_url(context, "ask", study.name, "--again")
     return f"nothing to hand out: {are} out, and what comes next depends on them ({listing})"

@@ -4,17 +4,21 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from levers.cli.render import Format, console, rows_as_csv, rows_as_table
-from levers.errors import StudyError
+from levers.errors import InvalidSettingError, StudyError
 from levers.studies.managing import load_study
 from levers.studies.storage.choice import DEFAULT_STORAGE, VARIABLE
 from levers.studies.study import Study
+from levers.studies.words import several as several
+from levers.studies.words import when as when
+
+if TYPE_CHECKING:
+    from levers.client import RemoteStudy
 
 Name = Annotated[str, typer.Argument(help="The study's name.", metavar="NAME", autocompletion=lambda: study_names())]
 StorageOption = Annotated[
@@ -23,6 +27,14 @@ StorageOption = Annotated[
 ]
 SheetOption = Annotated[Path | None, typer.Option("--sheet", help="A .csv, .tsv or .xlsx file.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", envvar="LEVERS_URL", help="A service that keeps the study, instead of a storage."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", envvar="LEVERS_TOKEN", help="The service's token; best in LEVERS_TOKEN, unseen."),
+]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the log; your login name if not given.")]
 DEFAULT = DEFAULT_STORAGE
 
@@ -31,6 +43,31 @@ def open_study(name: str, storage: str, by: str | None = None) -> Study:
     """A study that exists; a file that does not is not made by looking for it."""
     check_exists(name, storage)
     return load_study(name, storage, who=by)
+
+
+def reach_study(context: typer.Context, name: str) -> "Study | RemoteStudy":
+    """A study here, or the one that a service keeps, as the command's options say."""
+    given = context.params
+    url, by = given["url"], given.get("by")
+    if url is None or (_typed(context, "storage") and not _typed(context, "url")):
+        return open_study(name, given["storage"], by)  # what is typed counts more than a variable
+    if _typed(context, "storage"):
+        raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
+    if by is not None:
+        raise InvalidSettingError("--by is for studies here; a service has the name from the token's note")
+    from levers.client import Client
+
+    return Client(url, given["token"] or None).study(name)
+
+
+def at_url(context: typer.Context, *words: object) -> str:
+    """Like `command`, with the service's address if that was typed."""
+    return command(*words, *(("--url", context.params["url"]) if _typed(context, "url") else ()))
+
+
+def _typed(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def check_exists(name: str, storage: str) -> None:
@@ -99,21 +136,3 @@ def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str
     else:
         out = console()
         out.print(rows_as_table(rows, title, out.width, drop))
-
-
-def when(seconds: float) -> str:
-    """A moment, in UTC.
-
-    >>> when(0.0)
-    '1970-01-01 00:00:00Z'
-    """
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def several(n: int, one: str, more: str) -> str:
-    """A number with its words.
-
-    >>> several(1, "run is", "runs are"), several(3, "run is", "runs are")
-    ('1 run is', '3 runs are')
-    """
-    return f"{n} {one if n == 1 else more}"

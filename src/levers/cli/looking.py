@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,12 @@ from levers.cli.common import (
     FormatOption,
     Name,
     StorageOption,
-    command,
+    TokenOption,
+    UrlOption,
+    at_url,
     open_study,
     plain,
+    reach_study,
     say_json,
     say_rows,
     when,
@@ -25,15 +28,25 @@ from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.study import Study
 
+if TYPE_CHECKING:
+    from levers.client import RemoteStudy
 
-def status(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+
+def status(
+    context: typer.Context,
+    name: Name,
+    storage: StorageOption = DEFAULT,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    output: FormatOption = Format.table,
+) -> None:
     """Where a study stands: runs made, runs to go, the leading setting, corrections.
 
     \b
     Example:
       levers status oven
     """
-    study = open_study(name, storage)
+    study = reach_study(context, name)
     found, best = study.status(), study.best()
     if output is Format.json:
         say_json({**plain(found), "best": None if best is None else {**plain(best), "params": dict(best.params)}})
@@ -47,17 +60,19 @@ def status(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = 
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:
         typer.echo(f"  {found.n_past} imported runs")
-    typer.echo("  no runs to go" if study.is_finished else f"  {found.to_go}")
+    finished = found.state == "finished"
+    typer.echo("  no runs to go" if finished else f"  {found.to_go}")
     if found.note is not None:
         typer.echo(f"  {found.note}")
     if best is not None:
-        typer.echo(f"  {'chosen' if study.is_finished else 'leading'}: {_settings(best.params)}")
+        typer.echo(f"  {'chosen' if finished else 'leading'}: {_settings(best.params)}")
         if best.within is not None:
-            sure = f"{1 - study.spec.failure_prob:.0%}" + ("" if study.is_finished else ", at whatever time you look")
+            sure = f"{1 - study.spec.failure_prob:.0%}" + ("" if finished else ", at whatever time you look")
             typer.echo(f"  within {best.within:.3g} of the best with probability {sure}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
-    for correction in study.state.corrections[-5:]:
+    corrections = study.state.corrections if isinstance(study, Study) else []  # a service has them in its log
+    for correction in corrections[-5:]:
         typer.echo(
             f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
             f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
@@ -90,16 +105,23 @@ def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption 
         say_rows([found], output, "")
 
 
-def verdict(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+def verdict(
+    context: typer.Context,
+    name: Name,
+    storage: StorageOption = DEFAULT,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    output: FormatOption = Format.table,
+) -> None:
     """The answer and its guarantee. Exit code 3 while the study is not finished.
 
     \b
     Example:
       levers verdict oven --format json
     """
-    study = open_study(name, storage)
+    study = reach_study(context, name)
     if not study.is_finished:
-        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; {command('status', name)}")
+        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; {at_url(context, 'status', name)}")
     found = study.verdict()
     if output is Format.table:
         _print_verdict(study, found)
@@ -124,7 +146,7 @@ def verdict(name: Name, storage: StorageOption = DEFAULT, output: FormatOption =
         )
 
 
-def _print_verdict(study: Study, found: Verdict) -> None:
+def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
     print_verdict(console(), found)
     typer.echo(f"Set {_settings(study.best_params)}.")
     typer.echo(
@@ -135,7 +157,7 @@ def _print_verdict(study: Study, found: Verdict) -> None:
     typer.echo(f"Runs: {found.n_runs} ({stages}).")
 
 
-def _say_effects(study: Study, output: Format) -> None:
+def _say_effects(study: "Study | RemoteStudy", output: Format) -> None:
     rows = study.effects()
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]

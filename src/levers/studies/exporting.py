@@ -42,7 +42,7 @@ def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
 
 def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
     """All trials that were handed out: .csv, .tsv or .xlsx as a sheet that `tell` and `import` read, or .parquet."""
-    state = study.state
+    state = study.frozen()  # others may write meanwhile
     if Path(path).suffix.lower() == ".parquet":
         frame = trials_frame(state)
         blocks = pl.Series("block", block_numbers(state, frame["trial"].to_numpy()))

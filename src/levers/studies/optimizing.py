@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from typing import Protocol
 
 from levers.algorithms.base import Verdict
 from levers.core.checks import check_count, check_positive
@@ -11,7 +12,6 @@ from levers.core.space import Assignment
 from levers.errors import InvalidSettingError, StudyError, TrialError
 from levers.progress import progress_bar
 from levers.studies.accepting import outcome_number
-from levers.studies.study import Study
 from levers.studies.trials import Trial
 
 MOST_FAILURES = 20
@@ -20,8 +20,30 @@ MOST_FAILURES = 20
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
+class Runnable(Protocol):
+    """What it takes to run a study, here or on a server."""
+
+    name: str
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a verdict."""
+
+    def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
+        """Up to n runs to make."""
+
+    def tell(self, trial: Trial | int, value: float) -> None:
+        """The outcome of a trial."""
+
+    def fail(self, trial: Trial | int, reason: str = "") -> None:
+        """A run that gave no outcome."""
+
+    def verdict(self) -> Verdict:
+        """The verdict of a finished study."""
+
+
 def run_study(
-    study: Study,
+    study: Runnable,
     fn: Callable[[Assignment], float],
     *,
     workers: int,
@@ -40,14 +62,16 @@ def run_study(
         under_way: dict[Future[float], Trial] = {}
         pause, failures = _SHORTEST_WAIT, 0
         try:
-            while not study.is_finished:
+            while True:
                 over = until is not None and time.monotonic() >= until
-                if over and not under_way:
-                    return None
                 free = 0 if over else workers - len(under_way)
                 asked = study.ask(free, lease=lease) if free else []
                 under_way |= {pool.submit(fn, trial.params): trial for trial in asked}
-                if not under_way:  # others have the rest of the block
+                if not under_way:  # finished, or others have the rest of the block
+                    if study.is_finished:
+                        break
+                    if over:
+                        return None
                     time.sleep(pause)
                     pause = min(2 * pause, _LONGEST_WAIT)
                     continue
@@ -66,7 +90,7 @@ def run_study(
     return study.verdict()
 
 
-def _finish(study: Study, trial: Trial, future: "Future[float]") -> bool:
+def _finish(study: Runnable, trial: Trial, future: "Future[float]") -> bool:
     """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none."""
     try:
         value = outcome_number(trial.number, future.result())
@@ -78,7 +102,7 @@ def _finish(study: Study, trial: Trial, future: "Future[float]") -> bool:
     return value == value
 
 
-def _salvage(study: Study, trial: Trial, future: "Future[float]") -> None:
+def _salvage(study: Runnable, trial: Trial, future: "Future[float]") -> None:
     """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
     if future.cancel():
         _let_go(study, trial, "stopped")
@@ -87,6 +111,6 @@ def _salvage(study: Study, trial: Trial, future: "Future[float]") -> None:
         _finish(study, trial, future)
 
 
-def _let_go(study: Study, trial: Trial, reason: str) -> None:
+def _let_go(study: Runnable, trial: Trial, reason: str) -> None:
     with suppress(TrialError):  # told or expired meanwhile
         study.fail(trial, reason)

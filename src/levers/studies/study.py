@@ -38,6 +38,11 @@ class NoOutcomeWarning(UserWarning):
     """An outcome was NaN: the run counts as failed and is asked for again."""
 
 
+def no_outcomes(n: int) -> str:
+    """What a `NoOutcomeWarning` says."""
+    return f"{n} outcomes were NaN; these runs count as failed and are asked for again"
+
+
 class Study(StudyReading):
     """A study in a storage. Any number of processes may hold the same one.
 
@@ -50,6 +55,9 @@ class Study(StudyReading):
     >>> study.status().n_complete
     1
     """
+
+    warns = True
+    """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished.
@@ -84,7 +92,7 @@ class Study(StudyReading):
     def tell_many(self, outcomes: Mapping[int, float] | Iterable[tuple[Trial | int, float]]) -> int:
         """Many outcomes at once, all or none of them; returns how many were new."""
         pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-        told = [(number := _number(trial), outcome_number(number, value)) for trial, value in pairs]
+        told = [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
         return self.tell_arrays([t for t, _ in told], [v for _, v in told])
 
     def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
@@ -110,11 +118,8 @@ class Study(StudyReading):
         if without.any():
             check_running(pen.state, trials[without].tolist())
             pen.write(Failed(trials[without], "the outcome was not a number"))
-            warnings.warn(
-                f"{int(without.sum())} outcomes were NaN; these runs count as failed and are asked for again",
-                NoOutcomeWarning,
-                stacklevel=5,
-            )
+            if self.warns:
+                warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=5)
         pen.write(*following_events(pen.state))
 
     def tell_sheet(self, path: "str | os.PathLike[str]") -> "SheetReport":
@@ -126,8 +131,8 @@ class Study(StudyReading):
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
         with self.writing() as pen:
-            check_running(pen.state, [_number(trial)])
-            pen.write(Failed(numbers(_number(trial)), reason))
+            check_running(pen.state, [trial_number(trial)])
+            pen.write(Failed(numbers(trial_number(trial)), reason))
 
     def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
         """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
@@ -138,7 +143,7 @@ class Study(StudyReading):
     ) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
         pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-        wanted = [(number := _number(trial), outcome_number(number, value)) for trial, value in pairs]
+        wanted = [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
         if not isinstance(reason, str) or not reason.strip():
             raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
         if not wanted:
@@ -238,7 +243,12 @@ def check_key(key: str) -> str:
     return key
 
 
-def _number(trial: Trial | int) -> int:
+def trial_number(trial: Trial | int) -> int:
+    """The number of a trial that is given as `ask` returned it, or by its number.
+
+    >>> trial_number(3)
+    3
+    """
     if isinstance(trial, Trial):
         return trial.number
     if isinstance(trial, bool) or not isinstance(trial, int | np.integer):

@@ -1,20 +1,25 @@
 """The application: the API, the pages and the static files behind one guard."""
 
+import uuid
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from anyio import to_thread
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from levers.errors import LeversError, NoSuchStudyError
+from levers.web.api import bearer
 from levers.web.api import router as api
+from levers.web.api.answering import responses
 from levers.web.guard import Guard
 from levers.web.live import Live
-from levers.web.metrics import Metrics
+from levers.web.metrics import METHODS, Metrics
 from levers.web.pages import add_pages, error_page
 from levers.web.refusing import RefusedError, message_of, status_of
 from levers.web.service import Service, log
@@ -36,10 +41,12 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None) -> ASGIApp:
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would have to spell names again; no address here ends in a slash
     )
     app.state.service, app.state.metrics, app.state.live = service, metrics, Live(service, metrics.followers)
     for kind in (LeversError, RefusedError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(Exception, _unexpected)
     app.include_router(api, prefix=API)
     _add_health(app, service, metrics)
     add_pages(app)
@@ -47,13 +54,28 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None) -> ASGIApp:
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    @app.get("/health", tags=["service"], response_class=JSONResponse)
+    @app.get(
+        "/health",
+        tags=["service"],
+        operation_id="getHealth",
+        summary="Whether the service answers",
+        response_model=dict[str, str],
+        responses=responses(only=(421, 503)),
+    )
     def health() -> Any:
         """Whether the service and its storage answer."""
         service.storage.token("none")
-        return {"status": "ok"}
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/metrics", tags=["service"], response_class=PlainTextResponse)
+    @app.get(
+        "/metrics",
+        tags=["service"],
+        operation_id="getMetrics",
+        summary="Counts and times",
+        response_class=Response,
+        responses={**responses(only=(401, 403, 421, 503)), 200: {"content": {"text/plain": {}}}},
+        dependencies=[Depends(bearer)],
+    )
     def counts(request: Request) -> Any:
         """Requests and times, for Prometheus."""
         service.allow(request, "read")
@@ -62,6 +84,8 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     """Any error as an answer: JSON for programs, a page for people."""
+    if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
+        error = await to_thread.run_sync(_access_first, request, error)
     status, kind, message = _told(error)
     if isinstance(error, NoSuchStudyError):
         request.app.state.service.forget_deleted()
@@ -75,10 +99,38 @@ async def _answer(request: Request, error: Exception) -> Response:
         answer.headers[name] = value
     if status == 401:
         answer.headers["www-authenticate"] = "Bearer"
+    if status == 405:
+        answer.headers["allow"] = ", ".join(_methods(request))
     return answer
 
 
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """An error that nobody expected. The framework raises it once more, and the guard writes it to the log."""
+    name = request.scope["levers.state"]["error"] = uuid.uuid4().hex[:12]
+    for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
+    make: Callable[..., Awaitable[Response] | Response] = _problem if for_program else error_page
+    made = make(request, 500, "Internal", f"something went wrong here; the log of the service has it as {name}")
+    return await made if isinstance(made, Awaitable) else made
+
+
+def _access_first(request: Request, error: Exception) -> Exception:
+    """What is wrong with a request is told to those who may ask; the framework looks at it before we do."""
+    try:
+        request.app.state.service.access(request)
+    except (RefusedError, LeversError) as refused:
+        return refused
+    return error
+
+
+def _methods(request: Request) -> list[str]:
+    """What may be done at an address: the router itself only says what the first route that matches can."""
+    scopes = {method: {**request.scope, "method": method} for method in METHODS}
+    routes = request.app.router.routes
+    return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+
+
 def _problem(request: Request, status: int, kind: str, message: str) -> Response:
+    message = message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
     return JSONResponse({"error": {"kind": kind, "message": message}}, status)
 
 

@@ -62,7 +62,7 @@ class Guard:
         except RefusedError as error:
             await _refuse(answered, error.status, str(error))
         except Exception:
-            name = uuid.uuid4().hex[:12]
+            name = inner["levers.state"].get("error") or uuid.uuid4().hex[:12]
             log.exception("error %s in %s %s", name, scope["method"], _path(scope))
             if answered.status is None:
                 await _refuse(answered, 500, f"something went wrong here; the log of the service has it as {name}")

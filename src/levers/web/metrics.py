@@ -27,7 +27,7 @@ class Metrics:
     def observe(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
         found = getattr(scope.get("route"), "path", None) or "other"
-        method = scope["method"] if scope["method"] in _METHODS else "other"
+        method = scope["method"] if scope["method"] in METHODS else "other"
         self._requests.labels(method, found, str(status)).inc()
         self._seconds.labels(method, found).observe(seconds)
 
@@ -36,4 +36,4 @@ class Metrics:
         return generate_latest(self._registry).decode()
 
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

@@ -1,6 +1,7 @@
 """Errors as answers: which status an error has, in one place, and never a stack trace."""
 
 from levers.errors import (
+    InvalidNameError,
     LeversError,
     NoSuchStudyError,
     NoSuchTrialError,
@@ -12,6 +13,7 @@ from levers.errors import (
 _STATUS: tuple[tuple[type[LeversError], int], ...] = (
     (NoSuchStudyError, 404),
     (NoSuchTrialError, 404),
+    (InvalidNameError, 422),
     (StudyError, 409),
     (TrialError, 409),
     (StorageError, 503),

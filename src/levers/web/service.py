@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
+from levers.errors import NoSuchStudyError
 from levers.studies.managing import load_study
 from levers.studies.reading import login_name
 from levers.studies.storage.base import Storage
@@ -69,7 +70,7 @@ class Service:
 
     def access(self, request: Request) -> Access:
         """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
-        text = _bearer(request) or request.cookies.get(COOKIE)
+        text = _bearer(request) or _cookie(request)
         if text is None:
             if self.needs_token:
                 raise RefusedError(401, "this service needs a token: send it as `Authorization: Bearer ...`")
@@ -94,7 +95,9 @@ class Service:
         found = self.allow(request, role)
         if found.study is not None and dict(self.storage.names()).get(found.study) != name:
             raise RefusedError(403, "the token is for another study")
-        return self.open(name).by(found.who)
+        mine = self.open(name).by(found.who)
+        mine.warns = False
+        return mine
 
     def names(self, access: Access) -> list[str]:
         """The studies that somebody may see, oldest first."""
@@ -107,7 +110,12 @@ class Service:
             if found is not None:
                 self._studies.move_to_end(name)
                 return found.study
-        opened = load_study(name, self.storage)
+        if not name.isprintable():  # no study has such a name, and PostgreSQL cannot even look for a NUL
+            raise NoSuchStudyError("there is no study of that name")
+        try:
+            opened = load_study(name, self.storage)
+        except NoSuchStudyError as error:  # where the storage is, is nobody's business out there
+            raise NoSuchStudyError(str(error).replace(f" in {self.storage.url}", "")) from None
         with self._lock:
             self._studies[name] = Together(opened)
             while len(self._studies) > self.limits.open_studies:
@@ -126,6 +134,12 @@ class Service:
         with self._lock:
             for name in [name for name, opened in self._studies.items() if opened.study.id not in there]:
                 del self._studies[name]
+
+
+def _cookie(request: Request) -> str | None:
+    """A browser's token. Browsers send it along by themselves, so a change over the API does not count it."""
+    for_pages = request.method in ("GET", "HEAD") or not request.url.path.startswith("/api/")
+    return request.cookies.get(COOKIE) if for_pages else None
 
 
 def _bearer(request: Request) -> str | None:

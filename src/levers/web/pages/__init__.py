@@ -1,13 +1,76 @@
-"""The pages."""
+"""The pages of the service: what people see in a browser."""
+
+import difflib
+import re
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import JSONResponse
+
+from levers.web.demo import Demos
+from levers.web.pages import (
+    access,
+    api_list,
+    compare,
+    creating,
+    files,
+    listing,
+    runs,
+    static,
+    study,
+    trials,
+    verdict,
+)
+from levers.web.pages.answering import is_quiet
+from levers.web.pages.rendering import here, page, service_of, visitor
+from levers.web.pages.words import lines_of
+from levers.web.paths import name_of, routed
+from levers.web.seen import Sights
+
+_WORDS = {
+    400: "That request makes no sense here",
+    401: "A token is needed",
+    403: "That is not allowed",
+    404: "There is no such page",
+    405: "That cannot be done here",
+    409: "That cannot be done now",
+    413: "That is too large",
+    422: "Something is not right with what was sent",
+    503: "The storage does not answer",
+}
 
 
 def add_pages(app: FastAPI) -> None:
     """Add all pages and static files."""
+    service = app.state.service
+    app.state.sights, app.state.demos = Sights(), Demos(service)
+    # `creating` before `study`: /studies/new is the form, unless a study has that name
+    for module in (static, listing, creating, access, compare, api_list, files, runs, trials, verdict, study):
+        app.include_router(module.router)
 
 
 def error_page(request: Request, status: int, kind: str, message: str) -> Response:
-    """An error as a page."""
-    return HTMLResponse("", status)
+    """An error as a page, or in words for a script of a page."""
+    close = _close_names(request) if status == 404 else []
+    title = _WORDS.get(status, "Something went wrong" if status >= 500 else "That did not work")
+    if kind == "NoSuchStudyError":  # its own words name the storage and studies that not everybody may see
+        title, message = "There is no such study", "It may have been deleted, or its name may be another one."
+    if status == 404 and message == "Not Found":
+        message = "The address may be mistyped."
+    if is_quiet(request):
+        return JSONResponse({"kind": "problem", "message": "\n".join(lines_of(message))}, status)
+    if status == 401:
+        wrong = "" if "needs a token" in message else f"{message[:1].upper()}{message[1:]}."
+        return access.login(request, 401, wrong, here(request) if request.method == "GET" else "/")
+    return page(request, "error.html", status, title=title, message=message, close=close, code=status)
+
+
+def _close_names(request: Request) -> list[str]:
+    """Studies whose name is like the one in the address, of those that whoever asks may see."""
+    found = re.match(r"/studies/([^/]+)", routed(request.scope))
+    who = visitor(request)
+    if found is None or who is None or not who.allows("read"):
+        return []
+    names = service_of(request).names(who)
+    folded = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(name_of(found[1]).casefold(), list(folded), n=5, cutoff=0.5)
+    return [folded[name] for name in close]

@@ -1,0 +1,140 @@
+"""A service of studies, from Python."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from levers.client import decoding
+from levers.client.study import RemoteStudy
+from levers.client.transport import Transport
+from levers.core.space import Level, Space
+from levers.errors import NoSuchStudyError
+from levers.experiments.planning import Plan
+from levers.studies.views import Status
+
+
+class Client:
+    """The studies that a service keeps.
+
+    `token` is what `levers token create` printed. A request that is not answered within `timeout` seconds is sent
+    again, with growing pauses, until `patience` seconds are over; a change still happens only once.
+
+    >>> client = Client("http://127.0.0.1:8080", patience=5.0)
+    >>> client
+    Client('http://127.0.0.1:8080')
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0, patience: float = 60.0) -> None:
+        self._transport = Transport(url, token, timeout, patience)
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.url!r})"  # never the token
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._transport.close()
+
+    def studies(self) -> list[Status]:
+        """Where each study stands, oldest first: those that the token opens."""
+        found: list[Status] = []
+        while True:
+            page = self._transport.get_json("/studies", offset=len(found))
+            found += [decoding.status(one) for one in page["items"]]
+            if not page["items"] or len(found) >= page["total"]:
+                return found
+
+    def create_study(
+        self,
+        name: str,
+        space: Space | Mapping[str, Sequence[Level]],
+        *,
+        goal: str = "maximize",
+        tolerance: float | None = None,
+        failure_prob: float = 0.1,
+        noise_sd: float | None = None,
+        max_parents: int | None = None,
+        min_effect: float | None = None,
+        budget: int | None = None,
+        algorithm: str = "cfs",
+        forbidden: Iterable[Mapping[str, Level]] = (),
+        seed: int | None = None,
+        block_size: int | None = None,
+        **options: Any,
+    ) -> RemoteStudy:
+        """Begin a study there; see `levers.create_study`."""
+        body = {
+            "name": name,
+            "factors": [{"name": f.name, "levels": list(f.levels)} for f in Space.of(space).factors],
+            "goal": goal,
+            "tolerance": tolerance,
+            "failure_prob": failure_prob,
+            "noise_sd": noise_sd,
+            "max_parents": max_parents,
+            "min_effect": min_effect,
+            "budget": budget,
+            "algorithm": algorithm,
+            "forbidden": [dict(one) for one in forbidden],
+            "seed": seed,
+            "block_size": block_size,
+            "options": options,
+        }
+        return RemoteStudy(self._transport.change("/studies", body)["name"], self._transport)
+
+    def load_study(self, name: str) -> RemoteStudy:
+        """A study that exists."""
+        found = self.study(name)
+        _ = found.spec  # says so if there is none
+        return found
+
+    def study(self, name: str) -> RemoteStudy:
+        """A study by its name, without looking whether it is there."""
+        return RemoteStudy(name, self._transport)
+
+    def copy_study(self, name: str, new_name: str) -> RemoteStudy:
+        """Copy a study with its whole log, under another name."""
+        made = self._transport.change(f"{self.study(name).path}/copy", {"name": new_name})
+        return RemoteStudy(made["name"], self._transport)
+
+    def delete_study(self, name: str) -> None:
+        """Remove a study and everything that was told to it. There is no way back."""
+        study = self.load_study(name)
+        try:
+            self._transport.send("DELETE", study.path)
+        except NoSuchStudyError:  # it was there a moment ago: the answer to the first try was lost
+            return
+
+    def plan(
+        self,
+        space: Space | Mapping[str, Sequence[Level]] | Sequence[int],
+        *,
+        tolerance: float | None = None,
+        failure_prob: float = 0.1,
+        noise_sd: float = 1.0,
+        max_parents: int | None = None,
+        min_effect: float | None = None,
+        budget: int | None = None,
+        certificate: str = "slippage",
+    ) -> Plan:
+        """How many runs a study takes, computed there; see `levers.plan`."""
+        factors: Any = list(space) if isinstance(space, Sequence) else None
+        if factors is None:
+            factors = [{"name": f.name, "levels": list(f.levels)} for f in Space.of(space).factors]  # type: ignore[arg-type]
+        body = {
+            "factors": factors,
+            "tolerance": tolerance,
+            "failure_prob": failure_prob,
+            "noise_sd": noise_sd,
+            "max_parents": max_parents,
+            "min_effect": min_effect,
+            "budget": budget,
+            "certificate": certificate,
+        }
+        return decoding.plan(self._transport.change("/plan", body))

@@ -1,0 +1,81 @@
+"""What happened in a study, in words."""
+
+from datetime import UTC, datetime
+
+from levers.studies.events import (
+    Asked,
+    Corrected,
+    Created,
+    Decided,
+    Event,
+    Expired,
+    Failed,
+    Imported,
+    Numbers,
+    Opened,
+    Revised,
+    Told,
+)
+
+
+def words(event: Event) -> str:
+    """What happened, in a few words.
+
+    >>> words(Corrected(3, 1.5, 2.5, "typo"))
+    'corrected trial 3: 1.5 -> 2.5 (typo)'
+    """
+    match event:
+        case Created():
+            spec = event.spec
+            return f"created: {several(spec.space.n_factors, 'factor', 'factors')}, {spec.goal} with {spec.algorithm}"
+        case Decided():
+            return "decided"
+        case Opened():
+            return f"designed {several(event.batch.n_runs, 'run', 'runs')} ({event.batch.stage})"
+        case Asked():
+            until = "" if event.deadline is None else f" until {when(event.deadline)}"
+            return f"asked {_trials(event.trials)} for {event.worker}{until}"
+        case Told():
+            if len(event.trials) == 1:
+                return f"told {_trials(event.trials)}: {event.values[0]:g}"
+            return f"told {len(event.trials)} outcomes"
+        case Failed():
+            return f"{_trials(event.trials)} failed{_because(event.reason)}"
+        case Expired():
+            return f"the deadline of {_trials(event.trials)} passed"
+        case Corrected():
+            return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{_because(event.reason)}"
+        case Revised():
+            changes = "; ".join(event.changes) or "no decision changes"
+            return f"decided again from block {event.first + 1} of the design on: {changes}"
+        case Imported():
+            return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
+
+
+def _trials(trials: Numbers) -> str:
+    return f"trial {trials[0]}" if len(trials) == 1 else f"{len(trials)} trials"
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def when(seconds: float) -> str:
+    """A moment, in UTC; a year that no calendar has is said in seconds.
+
+    >>> when(0.0)
+    '1970-01-01 00:00:00Z'
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s after 1970"
+
+
+def several(n: int, one: str, more: str) -> str:
+    """A number with its words.
+
+    >>> several(1, "run is", "runs are"), several(3, "run is", "runs are")
+    ('1 run is', '3 runs are')
+    """
+    return f"{n} {one if n == 1 else more}"

@@ -1,0 +1,166 @@
+"""List, create, read, delete and copy studies."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+
+from levers.algorithms.registry import option_names
+from levers.core.space import Factor, Space
+from levers.errors import InvalidSettingError, StudyExistsError
+from levers.studies import views
+from levers.studies.managing import copy_study, create_study, delete_study
+from levers.studies.study import Study
+from levers.web.api.answering import (
+    Key,
+    Limit,
+    Name,
+    Offset,
+    answer,
+    once,
+    page_size,
+    responses,
+    service_of,
+    study_of,
+)
+from levers.web.api.shapes import Page, StudyShape
+from levers.web.api.wire import CopyTo, Factors, NewStudy
+from levers.web.paths import address, name_of
+
+router = APIRouter(tags=["studies"])
+_OWN_FIELDS = ("max_parents", "min_effect", "budget")
+_CREATED = responses(400, 409, 413, changes=201)
+_CREATED[201]["headers"] = {
+    **_CREATED[201]["headers"],
+    "Location": {"description": "Where the study is.", "schema": {"type": "string"}},
+}
+_CREATED[201]["links"] = {
+    operation: {"operationId": operation, "parameters": {"path.name": "$response.body#/name"}}
+    for operation in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
+}
+
+
+@router.get(
+    "/studies",
+    operation_id="listStudies",
+    summary="List the studies",
+    response_model=Page[views.Status],
+    responses=responses(),
+)
+def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Response:
+    """Where each study stands, oldest first: those that the token opens."""
+    service = service_of(request)
+    names = service.names(service.allow(request, "read"))
+    size = page_size(request, limit)
+    found = [views.status(name, service.open(name).frozen()) for name in names[offset : offset + size]]
+    return answer(Page[views.Status](items=found, total=len(names), offset=offset, limit=size))
+
+
+@router.post(
+    "/studies",
+    operation_id="createStudy",
+    summary="Begin a study",
+    status_code=201,
+    response_model=StudyShape,
+    responses=_CREATED,
+)
+def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None) -> Response:
+    """Its first block of runs is designed and kept before this returns."""
+    service = service_of(request)
+    who = service.allow(request, "admin").who
+    wrong = sorted(set(body.options) - {n for n in option_names(body.algorithm) if n not in _OWN_FIELDS})
+    if wrong:
+        raise InvalidSettingError(f"{body.algorithm} has no option {wrong[0]!r} here; some are fields of the request")
+    try:
+        study = create_study(
+            body.name,
+            space_of(body.factors),
+            goal=body.goal,
+            tolerance=body.tolerance,
+            failure_prob=body.failure_prob,
+            noise_sd=body.noise_sd,
+            max_parents=body.max_parents,
+            min_effect=body.min_effect,
+            budget=body.budget,
+            algorithm=body.algorithm,
+            forbidden=body.forbidden,
+            storage=service.storage,
+            seed=body.seed,
+            block_size=body.block_size,
+            who=who,
+            **body.options,
+        )
+    except StudyExistsError:
+        study = _made_before(service.open(body.name), key)
+    return _created(request, study, key, f"create {body.model_dump_json()}")
+
+
+@router.get(
+    "/studies/{name}",
+    operation_id="getStudy",
+    summary="What a study is asked to find",
+    response_model=StudyShape,
+    responses=responses(404),
+)
+def get(request: Request, name: Name) -> Response:
+    """Its factors and settings, as they were when it began."""
+    return answer(StudyShape.of(name_of(name), study_of(request, name, "read").spec))
+
+
+@router.delete(
+    "/studies/{name}",
+    operation_id="deleteStudy",
+    summary="Remove a study for good",
+    status_code=204,
+    responses=responses(404),
+)
+def delete(request: Request, name: Name) -> Response:
+    """The study and everything that was told to it. There is no way back."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    delete_study(study.name, service.storage)
+    service.forget_deleted()
+    return Response(status_code=204)
+
+
+@router.post(
+    "/studies/{name}/copy",
+    operation_id="copyStudy",
+    summary="Copy a study with its whole log",
+    status_code=201,
+    response_model=StudyShape,
+    responses={**_CREATED, **responses(404)},
+)
+def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key = None) -> Response:
+    """Under another name, in the same storage."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    try:
+        made = copy_study(study.name, body.name, service.storage)
+    except StudyExistsError:
+        made = _made_before(service.open(body.name), key)
+    return _created(request, made, key, f"copy {study.name} {body.model_dump_json()}")
+
+
+def space_of(factors: Factors) -> Space:
+    """The space that a request describes.
+
+    >>> space_of([FactorIn(name="heat", levels=["low", "high"])]).names
+    ('heat',)
+    """
+    if isinstance(factors, dict):
+        return Space.of(factors)
+    return Space([Factor(factor.name, factor.levels) for factor in factors])
+
+
+def _made_before(study: Study, key: str | None) -> Study:
+    """A study of that name, if it was made by a request with this very key whose answer was lost."""
+    if key is not None:
+        with study.writing() as pen:
+            if pen.answer(key) is not None:
+                return study
+    raise StudyExistsError(f"there is a study called {study.name!r} already; load it, or choose another name")
+
+
+def _created(request: Request, study: Study, key: str | None, what: str) -> Response:
+    shape = StudyShape.of(study.name, study.spec)
+    made = once(request, study, key, what, shape.model_dump_json)
+    headers = {"location": f"{request.url.path.split('/studies', 1)[0]}/studies/{address(study.name)}"}
+    return answer(made.text, 201, headers | made.headers)

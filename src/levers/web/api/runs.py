@@ -1,0 +1,130 @@
+"""Ask, tell, fail, correct, import: what changes a study. Each may carry a key, and then happens once."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+
+from levers.studies.fold import Correction
+from levers.web.api.answering import Key, Name, changed, check_rows, responses, study_of
+from levers.web.api.shapes import Shape, Taken, Trials
+from levers.web.api.wire import Ask, Correct, Corrections, Fail, Import, Outcome, Told
+
+router = APIRouter(tags=["runs"])
+_ERRORS = responses(400, 404, 409, 413, changes=200)
+_NAN = float("nan")
+_SAME_STUDY = {"path.name": "$request.path.name"}
+_ASKED = "$response.body#/trials/0/trial"
+_ASK = responses(400, 404, 409, 413, changes=200)
+_ASK[200]["links"] = {
+    "tell": {"operationId": "tell", "parameters": _SAME_STUDY, "requestBody": {"trial": _ASKED, "value": 1.5}},
+    "fail": {"operationId": "fail", "parameters": _SAME_STUDY, "requestBody": {"trial": _ASKED}},
+    "getTrial": {"operationId": "getTrial", "parameters": {**_SAME_STUDY, "path.number": _ASKED}},
+}
+
+
+class Failed(Shape):
+    """The trial that failed; its run will be asked for again."""
+
+    trial: int
+
+
+class CorrectionsMade(Shape):
+    """What was corrected. The last one says which decisions change."""
+
+    corrections: list[Correction]
+
+
+class Imported(Shape):
+    """How many past runs came in."""
+
+    n_imported: int
+
+
+@router.post(
+    "/studies/{name}/ask", operation_id="ask", summary="Get runs to make", response_model=Trials, responses=_ASK
+)
+def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = None) -> Response:
+    """Up to `n` runs. Fewer, or none, when the rest of the block is with others or the study is finished."""
+    study = study_of(request, name, "write")
+    check_rows(request, body.n)
+    return changed(
+        request, study, key, "ask", body, lambda: Trials.of(study.ask(body.n, worker=body.worker, lease=body.lease))
+    )
+
+
+@router.post(
+    "/studies/{name}/tell", operation_id="tell", summary="Tell outcomes", response_model=Taken, responses=_ERRORS
+)
+def tell(request: Request, name: Name, body: Annotated[Told, Body()], key: Key = None) -> Response:
+    """One outcome, or many: all of them or none. Telling the same again changes nothing; another needs `correct`."""
+    study = study_of(request, name, "write")
+    told = [body] if isinstance(body, Outcome) else body.outcomes
+    check_rows(request, len(told))
+
+    def act() -> Taken:
+        with study.writing() as pen:
+            before = pen.state.n_failed
+            n_new = study.tell_many((one.trial, _NAN if one.value is None else one.value) for one in told)
+            n_failed = pen.state.n_failed - before
+        return Taken(n_new=n_new, n_failed=n_failed)
+
+    return changed(request, study, key, "tell", body, act)
+
+
+@router.post(
+    "/studies/{name}/fail",
+    operation_id="fail",
+    summary="Say that a run gave no outcome",
+    response_model=Failed,
+    responses=_ERRORS,
+)
+def fail(request: Request, name: Name, body: Annotated[Fail, Body()], key: Key = None) -> Response:
+    """The run's row of the design is asked for again."""
+    study = study_of(request, name, "write")
+
+    def act() -> Failed:
+        study.fail(body.trial, body.reason)
+        return Failed(trial=body.trial)
+
+    return changed(request, study, key, "fail", body, act)
+
+
+@router.post(
+    "/studies/{name}/correct",
+    operation_id="correct",
+    summary="Correct outcomes that were told wrong",
+    response_model=CorrectionsMade,
+    responses=_ERRORS,
+)
+def correct(request: Request, name: Name, body: Annotated[Corrections, Body()], key: Key = None) -> Response:
+    """Decisions that rested on them are taken again; `changes` of the last one says what is different now."""
+    study = study_of(request, name, "write")
+    wanted = [body] if isinstance(body, Correct) else body.outcomes
+    check_rows(request, len(wanted))
+
+    def act() -> CorrectionsMade:
+        made = study.correct_many([(one.trial, one.value) for one in wanted], body.reason)
+        return CorrectionsMade(corrections=list(made))
+
+    return changed(request, study, key, "correct", body, act)
+
+
+@router.post(
+    "/studies/{name}/import",
+    operation_id="importRuns",
+    summary="Take in past runs",
+    response_model=Imported,
+    responses=_ERRORS,
+)
+def import_runs(request: Request, name: Name, body: Annotated[Import, Body()], key: Key = None) -> Response:
+    """Runs that the study did not ask for. They must have been set, with the same noise, and not picked."""
+    study = study_of(request, name, "write")
+    check_rows(request, len(body.rows))
+    return changed(
+        request,
+        study,
+        key,
+        "import",
+        body,
+        lambda: Imported(n_imported=study.import_runs(body.rows, body.values, body.note)),
+    )

@@ -1,0 +1,116 @@
+"""Trials and the log, page by page."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
+
+from levers.errors import InvalidSettingError
+from levers.studies import views
+from levers.studies.events import Numbers
+from levers.studies.fold import StudyState
+from levers.studies.frames import trials_frame
+from levers.studies.trials import TrialState
+from levers.studies.words import words
+from levers.web.api.answering import Absent, Limit, Name, Offset, answer, page_size, responses, study_of
+from levers.web.api.shapes import LogEntry, Page, State, Trials, TrialShape
+from levers.web.api.wire import MOST
+
+router = APIRouter(tags=["trials"])
+Worker = Annotated[Annotated[str, Field(max_length=200)] | Absent, Query(description="Only this worker's.")]
+
+
+@router.get(
+    "/studies/{name}/trials",
+    operation_id="listTrials",
+    summary="Trials, page by page",
+    response_model=Page[TrialShape],
+    responses=responses(404),
+)
+def trials(
+    request: Request,
+    name: Name,
+    offset: Offset = 0,
+    limit: Limit = 100,
+    state: Annotated[State | Absent, Query(description="Only those in this state.")] = None,
+    worker: Worker = None,
+    sort: Annotated[
+        str, Query(description="trial, block, stage, state, outcome, worker, asked_at, told_at, or a factor's name.")
+    ] = "trial",
+    order: Annotated[Literal["up", "down"], Query(description="From small to large, or from large to small.")] = "up",
+) -> Response:
+    """What has no value comes last, in either order."""
+    now = study_of(request, name, "read").frozen()
+    which = chosen(now, state, worker, sort, down=order == "down")
+    size = page_size(request, limit)
+    items = [TrialShape.of(trial) for trial in views.trials(now, which[offset : offset + size])]
+    return answer(Page[TrialShape].model_construct(items=items, total=len(which), offset=offset, limit=size))
+
+
+@router.get(
+    "/studies/{name}/trials/{number}",
+    operation_id="getTrial",
+    summary="One trial",
+    response_model=TrialShape,
+    responses=responses(404),
+)
+def trial(request: Request, name: Name, number: Annotated[int, Path(ge=0, le=MOST)]) -> Response:
+    """By its number."""
+    return answer(TrialShape.of(study_of(request, name, "read").trial(number)))
+
+
+@router.get(
+    "/studies/{name}/running",
+    operation_id="listRunning",
+    summary="The runs that are out",
+    response_model=Trials,
+    responses=responses(404),
+)
+def running(request: Request, name: Name, worker: Worker = None) -> Response:
+    """Handed out and not told: all of them, or one worker's."""
+    return answer(Trials.of(study_of(request, name, "read").running(worker)))
+
+
+@router.get(
+    "/studies/{name}/log",
+    operation_id="getLog",
+    summary="Everything that happened, page by page",
+    response_model=Page[LogEntry],
+    responses=responses(404),
+)
+def log(request: Request, name: Name, offset: Offset = 0, limit: Limit = 100) -> Response:
+    """Who did what, and when, oldest first. Nothing is ever removed from it."""
+    study, size = study_of(request, name, "read"), page_size(request, limit)
+    total = study.state.seq
+    stored = study.storage.read(study.id, offset)[:size] if offset < total else []
+    items = [LogEntry(seq=one.seq, at=one.at, who=one.who, what=words(one.record().event)) for one in stored]
+    return answer(Page[LogEntry](items=items, total=total, offset=offset, limit=size))
+
+
+def chosen(state: StudyState, only: str | None, worker: str | None, sort: str, down: bool) -> Numbers:
+    """The numbers of the trials that are asked for, in the order that is asked for.
+
+    >>> from levers.studies.managing import create_study
+    >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> study.ask(2)[0].number
+    0
+    >>> chosen(study.state, "RUNNING", None, "trial", down=True).tolist()
+    [1, 0]
+    """
+    table, n = state.trials, state.trials.n_trials
+    keep = np.ones(n, dtype=np.bool_)
+    if only is not None:
+        keep &= table.state[:n] == TrialState[only]
+    if worker is not None:
+        theirs = [i for i, lease in enumerate(state.leases) if lease.worker == worker]
+        keep &= np.isin(table.lease[:n], theirs)
+    which = np.flatnonzero(keep)
+    if sort == "trial":
+        return which[::-1] if down else which
+    frame = trials_frame(state)
+    if sort not in frame.columns:
+        raise InvalidSettingError(f"there is no column {sort!r} to sort by; there are {', '.join(frame.columns)}")
+    kept = frame.select("trial", sort)[which]
+    found: Numbers = kept.sort(sort, descending=down, nulls_last=True, maintain_order=True)["trial"].to_numpy()
+    return found

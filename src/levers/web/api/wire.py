@@ -1,0 +1,178 @@
+"""What requests bring: models that refuse what they do not know, numbers that are none, and booleans as numbers."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from levers.studies.accepting import MAX_OUTCOME
+from levers.web.service import Limits
+
+MOST = 2**53 - 1
+"""The largest whole number that every JSON reader keeps exact."""
+LONGEST_LEASE = 1e9
+MOST_ROWS = Limits().rows
+
+
+def _whole(value: Any) -> Any:
+    """To JSON, 3.0 is a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# constraints come first: those around the validator would be missing in the document
+Whole = BeforeValidator(_whole)
+Level = bool | Annotated[int, Field(ge=-MOST, le=MOST)] | float | str
+Levels = Annotated[list[Level], Field(min_length=2)]
+Value = Annotated[float, Field(ge=-MAX_OUTCOME, le=MAX_OUTCOME)]
+TrialNumber = Annotated[int, Field(ge=0, le=MOST, description="The trial's number."), Whole]
+Text = Annotated[str, Field(max_length=10_000)]
+Reason = Annotated[str, Field(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
+Count = Annotated[int, Field(ge=1, le=MOST), Whole]
+Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Wire(BaseModel):
+    """The base of all that comes in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class FactorIn(Wire):
+    """One lever and its levels."""
+
+    name: str
+    levels: Levels
+
+
+def _form(factors: Any) -> str:
+    if isinstance(factors, list):
+        return "counts" if factors and not isinstance(factors[0], dict | FactorIn) else "list"
+    return "by_name"
+
+
+ByName = Annotated[dict[str, Levels], Field(min_length=1), Tag("by_name")]
+Listed = Annotated[list[FactorIn], Field(min_length=1), Tag("list")]
+Counts = Annotated[list[Annotated[int, Field(ge=2, le=32767), Whole]], Field(min_length=1), Tag("counts")]
+_LISTS = "a list where it is not certain that their order is kept"
+Factors = Annotated[
+    ByName | Listed, Discriminator(_form), Field(description=f"Levels by the factors' names, or {_LISTS}.")
+]
+FactorsOrCounts = Annotated[
+    ByName | Listed | Counts,
+    Discriminator(_form),
+    Field(description=f"Levels by the factors' names, {_LISTS}, or only how many levels each has."),
+]
+
+
+class NewStudy(Wire):
+    """A study to begin. Give a tolerance, or a budget of runs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "oven 2", "factors": {"heat": ["low", "high"], "speed": [1, 2, 3]}, "tolerance": 0.5}]
+        }
+    )
+
+    name: str
+    factors: Factors
+    goal: Literal["maximize", "minimize"] = "maximize"
+    tolerance: Positive | None = None
+    failure_prob: Probability = 0.1
+    noise_sd: Positive | None = None
+    max_parents: Count | None = None
+    min_effect: Positive | None = None
+    budget: Count | None = None
+    algorithm: str = "cfs"
+    forbidden: list[dict[str, Level]] = Field(default=[], description="Levels that cannot be run together.")
+    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
+    block_size: Count | None = None
+    options: dict[str, Level | None] = Field(default={}, description="Further options of the algorithm.")
+
+
+class CopyTo(Wire):
+    """The name of the copy."""
+
+    name: str
+
+
+class Ask(Wire):
+    """How many runs, for whom, and after how many seconds others may have them."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), Whole] = 1
+    worker: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    lease: Annotated[float, Field(gt=0, le=LONGEST_LEASE)] | None = None
+
+
+class Outcome(Wire):
+    """The outcome of a trial; null when the run gave none, which fails it."""
+
+    trial: TrialNumber
+    value: Value | None
+
+
+class Outcomes(Wire):
+    """Many outcomes: all are taken, or none."""
+
+    outcomes: list[Outcome]
+
+
+class Fail(Wire):
+    """A run that gave no outcome."""
+
+    trial: TrialNumber
+    reason: Text = ""
+
+
+class Corrected(Wire):
+    """Another outcome for a trial."""
+
+    trial: TrialNumber
+    value: Value
+
+
+class Correct(Corrected):
+    """Another outcome for a trial, and why."""
+
+    reason: Reason
+
+
+class CorrectMany(Wire):
+    """Other outcomes for several trials, and why: all are taken, or none."""
+
+    outcomes: list[Corrected] = Field(min_length=1)
+    reason: Reason
+
+
+class Import(Wire):
+    """Past runs: the settings of each, its outcome, and where they come from."""
+
+    rows: list[dict[str, Level]] = Field(min_length=1)
+    values: list[Value] = Field(min_length=1)
+    note: Text = ""
+
+    @model_validator(mode="after")
+    def _one_value_each(self) -> "Import":
+        if len(self.rows) != len(self.values):
+            raise ValueError(f"there are {len(self.rows)} rows and {len(self.values)} values; give one for each")
+        return self
+
+
+class PlanFor(Wire):
+    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
+
+    factors: FactorsOrCounts
+    tolerance: Positive | None = None
+    failure_prob: Probability = 0.1
+    noise_sd: Positive = 1.0
+    max_parents: Count | None = None
+    min_effect: Positive | None = None
+    budget: Count | None = None
+    certificate: Literal["slippage", "proven", "subgaussian"] = "slippage"
+
+
+def _kind(body: Any) -> str:
+    return "many" if isinstance(body, dict) and "outcomes" in body else "one"
+
+
+Told = Annotated[Annotated[Outcome, Tag("one")] | Annotated[Outcomes, Tag("many")], Discriminator(_kind)]
+Corrections = Annotated[Annotated[Correct, Tag("one")] | Annotated[CorrectMany, Tag("many")], Discriminator(_kind)]

@@ -1,0 +1,162 @@
+"""Forms of a study's page: ask for runs, tell outcomes, report failures, correct."""
+
+import re
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.datastructures import FormData
+
+from levers.errors import InvalidSettingError, LeversError
+from levers.studies.accepting import new_outcomes
+from levers.studies.events import numbers
+from levers.studies.study import Study
+from levers.studies.trials import TrialState
+from levers.web.forms import Posted, text_of
+from levers.web.pages.answering import answered, is_quiet
+from levers.web.pages.rendering import service_of
+from levers.web.pages.study import opened, show
+from levers.web.pages.words import decimal, exact, has_comma, several, whole
+from levers.web.paths import address
+from levers.web.refusing import message_of, status_of
+from levers.web.seen import who_told
+
+MAX_REASON = 500
+router = APIRouter(include_in_schema=False)
+
+
+def study_address(study: Study, place: str = "") -> str:
+    """The address of a study's page."""
+    return f"/studies/{address(study.name)}{place}"
+
+
+@router.post("/studies/{name}/ask")
+def ask(request: Request, name: str, form: Posted) -> Response:
+    """Hand out runs."""
+    study, sight = opened(request, name, "write")
+    try:
+        n = whole(text_of(form, "n"), "the number of runs")
+        most = service_of(request).limits.rows
+        if not 1 <= n <= most:
+            raise InvalidSettingError(f"ask for 1 to {most:,} runs, not {n:,}")
+        due = study.ask_numbers(n)
+    except LeversError as error:
+        if is_quiet(request):
+            raise
+        return show(
+            request, study, sight, status_of(error), wrong=message_of(error), fields={"n": text_of(form, "n", 40)}
+        )
+    return answered(request, study_address(study, "#runs"), _handed_out(study, len(due), n))
+
+
+def _handed_out(study: Study, n: int, wanted: int) -> str:
+    if n == wanted:
+        return several(n, "run is out", "runs are out") + ". Make them in the order given: it is random on purpose."
+    if n:
+        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this block."
+    if study.is_finished:
+        return "The study is finished; there are no runs to make."
+    out = study.status().n_running
+    return f"Nothing to hand out: {several(out, 'run is', 'runs are')} out, and what comes next depends on them."
+
+
+@router.post("/studies/{name}/tell")
+def tell(request: Request, name: str, form: Posted) -> Response:
+    """Take the outcomes that were typed: one row or all. Rows that cannot be taken stay, with the reason."""
+    study, _ = opened(request, name, "write")
+    typed = {t: text for t, text in entries(form, "outcome").items() if text}
+    only = text_of(form, "save")
+    chosen = typed if only in ("", "all") else {t: text for t, text in typed.items() if str(t) == only}
+    if not chosen:
+        raise InvalidSettingError("no outcome was typed in; nothing was stored")
+    saved, problems = take(study, chosen, comma=has_comma(typed.values()))
+    said = f"{several(len(saved), 'outcome', 'outcomes')} saved." if saved else "Nothing was stored."
+    if study.is_finished:
+        said += " The study is finished: there is a verdict."
+    if problems:
+        said += f" {several(len(problems), 'row needs', 'rows need')} another look."
+    if is_quiet(request):
+        kind = "problem" if problems else "done"
+        wrong = [{"trial": t, "problem": text, "may_correct": told} for t, (text, told) in problems.items()]
+        return JSONResponse({"kind": kind, "message": said, "saved": saved, "problems": wrong})
+    if not problems:
+        return answered(request, study_address(study, "#runs"), said)
+    study, sight = opened(request, name, "write")
+    left = {t: text for t, text in typed.items() if t not in saved}
+    return show(request, study, sight, 409, left, {t: text for t, (text, _) in problems.items()}, wrong=said)
+
+
+def take(study: Study, typed: dict[int, str], *, comma: bool = False) -> tuple[list[int], dict[int, tuple[str, bool]]]:
+    """Store what can be stored, in one piece; of the rest say why not, and whether it can be corrected."""
+    values, problems = {}, {}
+    for trial, text in typed.items():
+        try:
+            values[trial] = decimal(text, comma=comma)
+        except InvalidSettingError as error:
+            problems[trial] = (str(error), False)
+    trials = numbers(list(values))
+    with study.writing() as pen:
+        found = new_outcomes(pen.state, trials, np.array(list(values.values()), dtype=np.float64))
+        for place, reason in (*found.problems, *found.late):
+            problems[int(trials[place])] = (reason, False)
+        known = [t for t in values if t not in problems and t not in found.trials.tolist()]
+        study.take(pen, found.trials, found.values)
+    told = [t for t in problems if t in values and _is_told(study, t)]
+    tellers = who_told(study, study.state, told)
+    for trial in told:
+        value = study.trial(trial).value
+        assert value is not None  # it was told
+        by = f" by {tellers[trial]}" if trial in tellers else ""
+        problems[trial] = (f"it was told already{by}: {exact(value)}. Yours is {exact(values[trial])}.", True)
+    return [*found.trials.tolist(), *known], problems
+
+
+def _is_told(study: Study, trial: int) -> bool:
+    table = study.state.trials
+    return 0 <= trial < table.n_trials and table.state[trial] == TrialState.COMPLETE
+
+
+@router.post("/studies/{name}/fail")
+def fail(request: Request, name: str, form: Posted) -> Response:
+    """Take note of a run that gave no outcome."""
+    study, _ = opened(request, name, "write")
+    trial = whole(text_of(form, "trial") or text_of(form, "fail"), "the trial")
+    reason = text_of(form, "reason", MAX_REASON) or text_of(form, f"reason-{trial}", MAX_REASON)
+    study.fail(trial, reason)
+    said = f"Trial {trial} failed; its run will be asked for again."
+    return answered(request, study_address(study, "#runs"), said, trial=trial)
+
+
+@router.post("/studies/{name}/correct")
+def correct(request: Request, name: str, form: Posted) -> Response:
+    """Another outcome for a trial that was told, with the reason."""
+    study, sight = opened(request, name, "write")
+    row = text_of(form, "correct")
+    fields = {
+        "trial": row or text_of(form, "trial", 40),
+        "value": text_of(form, f"outcome-{row}" if row else "value", 60),
+        "reason": text_of(form, f"reason-{row}" if row else "reason", MAX_REASON),
+    }
+    try:
+        made = study.correct(whole(fields["trial"], "the trial"), decimal(fields["value"]), fields["reason"])
+    except LeversError as error:
+        if is_quiet(request):
+            raise
+        return show(request, study, sight, status_of(error), wrong=message_of(error), fields=fields)
+    changes = "\n".join(made.changes) or "No decision changes."
+    said = f"Trial {made.trial}: {exact(made.before)} is now {exact(made.value)}.\n{changes}"
+    return answered(request, study_address(study, "#corrections"), said, trial=made.trial)
+
+
+def entries(form: FormData, name: str) -> dict[int, str]:
+    """The fields of all rows: `outcome-17` is that of trial 17.
+
+    >>> entries(FormData([("outcome-17", " 2,5 "), ("outcome-x", "1")]), "outcome")
+    {17: '2,5'}
+    """
+    found = {}
+    for key, value in form.multi_items():
+        match = re.fullmatch(rf"{name}-([0-9]{{1,15}})", key)
+        if match and isinstance(value, str):
+            found[int(match[1])] = value.strip()[:60]
+    return found

@@ -1,0 +1,117 @@
+"""Levers as people write them down: `heat: low, mid, high`, rows of a table, or a space file."""
+
+import csv
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from levers.core.space import Factor, Level, Space
+from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.studies.sheets.levels import UNKNOWN, level_finder
+from levers.studies.space_files import parse_space
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]{1,2})?")
+MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
+"""More than anybody types; a study over the API or the command line may have more."""
+
+
+def parse_text(text: str) -> tuple[list[tuple[str, list[Level]]], list[Mapping[str, Any]]]:
+    """Factors with their levels, and forbidden combinations if it is a space file that has some.
+
+    >>> parse_text("heat: low, mid, high\\nspeed;1,5;2")[0]
+    [('heat', ['low', 'mid', 'high']), ('speed', [1.5, 2.0])]
+    >>> parse_text('[factors]\\nheat = ["low", "high"]')[0]
+    [('heat', ['low', 'high'])]
+    """
+    if text.lstrip().startswith("{") or re.search(r"^\s*\[\[?\s*(factors|forbidden)\s*\]", text, re.MULTILINE):
+        space, forbidden = parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
+        return [(factor.name, list(factor.levels)) for factor in space.factors], list(forbidden)
+    found = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
+    return found, []
+
+
+def _line(line: str, i: int) -> tuple[str, list[Level]]:
+    """A line of either kind. In a table, levels are in the cells after the name."""
+    delimiter = next((mark for mark in ("\t", ";") if mark in line), ",")
+    mark = re.search(r"[:=]", line)
+    if mark is None or (delimiter != "," and line.index(delimiter) < mark.start()):
+        cells = _cells(line, delimiter)
+        name, levels = cells[0], cells[1:]
+    else:
+        name, levels = line[: mark.start()], _cells(line[mark.end() :], delimiter)
+    if not levels:
+        raise InvalidSpaceError(f"line {i} has no levels; write it as `heat: low, mid, high`")
+    return name.strip().strip('"'), _numbered(levels)
+
+
+def parse_levels(text: str) -> list[Level]:
+    """The levels of one factor, with commas between them, or semicolons where numbers have decimal commas.
+
+    >>> parse_levels("1, 2, 3"), parse_levels("0,5; 1,5"), parse_levels('"a, b", c')
+    ([1, 2, 3], [0.5, 1.5], ['a, b', 'c'])
+    """
+    return _numbered(_cells(text, next((mark for mark in ("\t", ";", "\n") if mark in text), ",")))
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    if delimiter == "\n":
+        found = text.splitlines()
+    else:
+        found = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    return [cell.strip() for cell in found if cell.strip()]
+
+
+def _numbered(texts: list[str]) -> list[Level]:
+    """Levels that are all numbers become numbers."""
+    plain = [text.replace("\u2212", "-") for text in texts]
+    if all(_WHOLE.fullmatch(text) for text in plain):
+        return [int(text) for text in plain]
+    if all(_POINT.fullmatch(text) or _COMMA.fullmatch(text) for text in plain):
+        return [float(text.replace(",", ".")) for text in plain]
+    return list(texts)
+
+
+def made_space(factors: list[tuple[str, list[Level]]]) -> Space:
+    """The space, or one error that names all that is wrong with it."""
+    if not factors:
+        raise InvalidSpaceError("there is no factor yet; give at least one, with two or more levels")
+    if len(factors) > MOST_FACTORS or sum(len(levels) for _, levels in factors) > MOST_LEVELS:
+        raise InvalidSpaceError(f"at most {MOST_FACTORS:,} factors with {MOST_LEVELS:,} levels can be entered here")
+    problems, made = [], []
+    for name, levels in factors:
+        try:
+            made.append(Factor(name, levels))
+        except InvalidSpaceError as error:
+            problems.append(str(error))
+    if problems:
+        raise InvalidSpaceError("; ".join(problems[:10]))
+    return Space(made)
+
+
+def parse_forbidden(space: Space, text: str) -> list[dict[str, Level]]:
+    """Combinations that cannot be run, one a line: `heat=high, speed=4`.
+
+    >>> parse_forbidden(Space.of({"heat": ["low", "high"], "speed": [1, 4]}), "heat=high, speed=4")
+    [{'heat': 'high', 'speed': 4}]
+    """
+    return [_combination(space, line) for line in text.splitlines() if line.strip()]
+
+
+def _combination(space: Space, line: str) -> dict[str, Level]:
+    found: dict[str, Level] = {}
+    for part in re.split(r"[,;]", line):
+        name, sign, level = part.partition("=")
+        if not sign:
+            raise InvalidSettingError(f"a forbidden combination looks like heat=high, speed=4, not {line.strip()!r}")
+        factor = space.factors[space.position(name.strip())]
+        place = level_finder(factor)(level)
+        found[factor.name] = factor.levels[place] if place > UNKNOWN and place >= 0 else level.strip()
+    return found
+
+
+def written(space: Space, forbidden: list[Mapping[str, Any]]) -> str:
+    """A space as text that `parse_text` reads; as JSON, which keeps the kind of every level."""
+    return json.dumps({"factors": {f.name: list(f.levels) for f in space.factors}, "forbidden": forbidden}, indent=1)

@@ -1,0 +1,60 @@
+"""The verdict, fit to print; before the end, how far it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from levers.algorithms.base import Verdict
+from levers.studies.views import EffectRow
+from levers.web.pages.rendering import page
+from levers.web.pages.study import context, doubt, opened
+from levers.web.seen import Sight
+
+router = APIRouter(include_in_schema=False)
+MOST_LEVELS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """A line of the ledger: a level that was ruled out, after how many runs, and what it was estimated to lose."""
+
+    factor: str
+    level: Any
+    n_runs: int
+    gap: float
+
+
+@router.get("/studies/{name}/verdict")
+def verdict_page(request: Request, name: str) -> Response:
+    """The verdict."""
+    _, sight = opened(request, name)
+    return page(request, "verdict.html", **report(sight), **context(sight))
+
+
+def report(sight: Sight) -> dict[str, Any]:
+    """What the page says."""
+    found: Verdict | None = sight.kept("verdict", lambda: sight.views.verdict)
+    levels: list[EffectRow] = sight.kept("effects", lambda: sight.views.effects)
+    matter = set(found.parents or ()) if found is not None else set()
+    return {
+        "verdict": found,
+        "sure": None if found is None else 1 - found.failure_prob,
+        "provisos": [] if found is None else found.guarantee.split("; "),
+        "levels": levels[:MOST_LEVELS],
+        "n_levels": len(levels),
+        "matter": [n for n in sight.state.spec.space.names if n in matter],
+        "ledger": ledger(sight),
+        "doubt": None if found is None else doubt(sight),
+        "blocks": [] if found is None else found.blocks,
+    }
+
+
+def ledger(sight: Sight) -> list[Ruled]:
+    """Which level was ruled out when, in the space as the algorithm sees it."""
+    known = sight.state.known[-1] if sight.state.known else None
+    factors = sight.state.spec.merging.inner.factors
+    found = getattr(known, "eliminations", ())
+    return [Ruled(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in found][
+        :MOST_LEVELS
+    ]

@@ -1,0 +1,57 @@
+"""Shared by the tests of the service: a real server on a free port of 127.0.0.1, over SQLite.
+
+`database` is the address of a new storage, `serve(storage)` runs a server in a thread for a with-block and gives its
+URL, and `server` is one that runs on `database` for the whole test. On loopback no token is needed unless a test says
+`needs_token=True`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from levers.studies.storage import open_storage
+from levers.web.service import Limits, Service
+from levers.web.serving import Address, Server
+
+Serve = Callable[..., AbstractContextManager[str]]
+
+
+@contextmanager
+def _serving(storage: str, *, needs_token: bool = False, limits: Limits | None = None) -> Iterator[str]:
+    ready = threading.Event()
+    urls: list[str] = []
+
+    def say(url: str) -> None:
+        urls.append(url)
+        ready.set()
+
+    service = Service(open_storage(storage), needs_token=needs_token, limits=limits)
+    running = Server(service, Address(port=0), say)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield urls[0]
+    finally:
+        service.stopping.set()
+        running.should_exit = True
+        thread.join(30)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/served.db"
+
+
+@pytest.fixture
+def serve() -> Serve:
+    return _serving
+
+
+@pytest.fixture
+def server(database: str) -> Iterator[str]:
+    with _serving(database) as url:
+        yield url

@@ -1,0 +1,411 @@
+"""The client does what a local study does, gives the same values and errors, and survives a server that dies."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+import levers
+from levers.cli.app import app
+from levers.client.transport import Transport
+from levers.errors import (
+    InvalidOutcomeError,
+    InvalidSettingError,
+    InvalidSpaceError,
+    NoSuchStudyError,
+    NoSuchTrialError,
+    NotFinishedError,
+    SheetError,
+    StorageError,
+    StudyError,
+    StudyExistsError,
+    TokenError,
+    TrialError,
+)
+from levers.studies.storage import open_storage
+from levers.studies.study import NoOutcomeWarning
+from levers.studies.tokens import create_token
+
+Serve = Callable[..., AbstractContextManager[str]]
+FACTORS: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2.5], "on": [True, False]}
+
+
+def outcome(run: levers.Assignment) -> float:
+    return {"low": 0.0, "mid": 1.5, "high": 0.5}[str(run["heat"])] + (run["speed"] == 2.5) + 0.01 * bool(run["on"])
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[levers.Client]:
+    with levers.Client(server, patience=20) as made:
+        yield made
+
+
+def test_the_client_is_the_local_study(client: levers.Client, database: str) -> None:
+    settings: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 7, "noise": "subgaussian"}
+    forbidden: list[dict[str, levers.Level]] = [{"heat": "low", "speed": 1}]
+    there = client.create_study("a/b %", FACTORS, forbidden=forbidden, goal="minimize", block_size=4, **settings)
+    here = levers.create_study("a/b %", FACTORS, forbidden=forbidden, goal="minimize", block_size=4, **settings)
+    assert there.spec == here.spec == client.load_study("a/b %").spec
+    assert there.best() is None
+    assert (there.forecast(), there.effects()) == (here.forecast(), here.effects())
+    first, other = there.ask(3, worker="ann", lease=60), here.ask(3, worker="ann", lease=60)
+    assert [t.params for t in first] == [t.params for t in other]
+    assert [(t.number, t.block, t.stage, t.state) for t in first] == [
+        (t.number, t.block, t.stage, t.state) for t in other
+    ]
+    same = levers.load_study("a/b %", database)
+    assert there.running() == same.running() == first
+    for study in (there, here):
+        study.tell(first[0], 2.0)
+        assert study.tell_many({1: 1.0, 2: 3.0}) == 2
+        assert study.correct(0, 2.5, "typo").before == 2.0
+        assert study.import_runs([{"heat": "mid", "speed": 2.5, "on": True}], [1.5], "2025") == 1
+    assert there.trial(0) == same.trial(0)
+    assert there.status() == same.status()
+    assert there.trials_dataframe().equals(same.trials_dataframe())
+    assert len(there.trials_dataframe(pandas=True)) == len(there.trials_dataframe())
+    verdict = there.optimize(outcome)
+    assert verdict == here.optimize(outcome) == there.verdict() == same.verdict()
+    assert there.is_finished
+    assert there.best_params == here.best_params
+    assert there.best() == same.best()
+    assert there.effects() == here.effects()
+    assert there.ask() == []
+
+
+def test_workers_share_the_runs(client: levers.Client) -> None:
+    there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7)
+    here = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7)
+    runs: list[levers.Assignment] = []
+
+    def counted(run: levers.Assignment) -> float:
+        runs.append(run)
+        return outcome(run)
+
+    threads = [threading.Thread(target=there.optimize, args=(counted,), kwargs={"workers": 2}) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert there.verdict() == here.optimize(outcome)
+    assert len(runs) == there.verdict().n_runs
+
+
+def test_managing_studies(client: levers.Client) -> None:
+    for i in range(60):
+        client.create_study(f"s{i}", FACTORS, tolerance=1)
+    assert [status.name for status in client.studies()] == [f"s{i}" for i in range(60)]
+    copy = client.copy_study("s0", "copy")
+    assert copy.spec == client.study("s0").spec
+    client.delete_study("s0")
+    with pytest.raises(NoSuchStudyError):
+        client.delete_study("s0")
+    with pytest.raises(NoSuchStudyError):
+        client.load_study("s0")
+    assert client.plan([4] * 5, tolerance=0.5) == levers.plan([4] * 5, tolerance=0.5)
+    assert client.plan(FACTORS, budget=100) == levers.plan(FACTORS, budget=100)
+
+
+def test_errors_are_those_of_a_local_study(client: levers.Client) -> None:
+    there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7)
+    here = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7)
+    wrong: list[tuple[type[levers.LeversError], Callable[[Any], Any]]] = [
+        (TrialError, lambda s: s.tell(99_999, 1.0)),
+        (TrialError, lambda s: s.tell(0, 1.0)),
+        (TrialError, lambda s: s.tell("x", 1.0)),
+        (TrialError, lambda s: s.tell(-1, 1.0)),
+        (InvalidOutcomeError, lambda s: s.tell(0, float("inf"))),
+        (InvalidOutcomeError, lambda s: s.tell(0, "many")),
+        (NoSuchTrialError, lambda s: s.fail(99_999)),
+        (NoSuchTrialError, lambda s: s.trial(99_999)),
+        (NoSuchTrialError, lambda s: s.fail(-1)),
+        (TrialError, lambda s: s.correct(0, 1.0, "x")),
+        (InvalidSettingError, lambda s: s.correct(0, 1.0, " ")),
+        (TrialError, lambda s: s.correct_many([], "x")),
+        (InvalidSettingError, lambda s: s.ask(0)),
+        (InvalidSettingError, lambda s: s.ask(1, lease=-1)),
+        (NotFinishedError, lambda s: s.verdict()),
+        (StudyError, lambda s: s.best_params),
+        (InvalidSpaceError, lambda s: s.import_runs([{"heat": "none"}], [1.0], "x")),
+        (TrialError, lambda s: s.import_runs([], [], "x")),
+        (SheetError, lambda s: s.tell_sheet("none.csv")),
+        (SheetError, lambda s: s.tell_sheet("none.pdf")),
+        (InvalidSettingError, lambda s: s.optimize(3)),
+    ]
+    for kind, act in wrong:
+        for study in (there, here):
+            with pytest.raises(levers.LeversError) as caught:
+                act(study)
+            assert type(caught.value) is kind or isinstance(caught.value, kind), (kind, caught.value)
+    assert there.status().n_complete == 0
+    with pytest.raises(StudyExistsError):
+        client.create_study("oven", FACTORS, tolerance=0.5)
+    for space in ({"heat": [1]}, {"outcome": [1, 2]}):
+        with pytest.raises(InvalidSpaceError):
+            client.create_study("x", space, tolerance=0.5)
+    for setting in ({"tolerance": float("nan")}, {"tolerance": -1}, {}, {"tolerance": 1, "budget": 3}):
+        with pytest.raises(InvalidSettingError):
+            client.create_study("x", FACTORS, **setting)
+
+
+def test_an_outcome_that_is_none_warns_and_fails(client: levers.Client) -> None:
+    there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5)
+    trial = there.ask()[0]
+    with pytest.warns(NoOutcomeWarning, match="1 outcomes were NaN"):
+        there.tell(trial, float("nan"))
+    assert there.trial(trial.number).state is levers.TrialState.FAIL
+    there.fail(there.ask()[0], "sample lost")
+    assert there.status().n_failed == 2
+
+
+def test_a_function_that_breaks_lets_its_run_go(client: levers.Client) -> None:
+    there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5)
+
+    def broken(run: levers.Assignment) -> float:
+        raise RuntimeError("no power")
+
+    with pytest.raises(RuntimeError, match="no power"):
+        there.optimize(broken)
+    assert (there.status().n_running, there.status().n_failed) == (0, 1)
+    assert there.optimize(outcome, timeout=1e-9) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoOutcomeWarning)
+        with pytest.raises(StudyError, match="no outcome"):
+            there.optimize(lambda run: float("nan"))
+
+
+def test_sheets_travel(client: levers.Client, tmp_path: Path) -> None:
+    there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, block_size=4)
+    sheet = tmp_path / "runs.csv"
+    assert there.ask_sheet(sheet) == 4
+    with pytest.raises(SheetError, match="already"):
+        there.ask_sheet(sheet)
+    assert there.status().n_running == 4
+    assert there.open_sheet(tmp_path / "again.csv") == 4
+    assert (tmp_path / "again.csv").read_text() == sheet.read_text()
+    assert there.open_sheet(tmp_path / "none.csv", worker="nobody") == 0
+    assert not (tmp_path / "none.csv").exists()
+    sheet.write_text(sheet.read_text().replace(",\n", ",1.5\n"))
+    assert there.tell_sheet(sheet).n_new == 4
+    sheet.write_text(sheet.read_text().replace("1.5\n", "2\n", 1))
+    assert [one.value for one in there.correct_sheet(sheet, "typo")] == [2.0]
+    past = tmp_path / "past.csv"
+    past.write_text("heat,speed,on,outcome\nlow,1,true,3\n")
+    assert there.import_sheet(past, "2025") == 1
+
+
+def test_a_token_is_sent_and_never_shown(serve: Serve, database: str) -> None:
+    study = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, storage=database)
+    text = create_token(open_storage(database), "read")
+    with serve(database, needs_token=True) as url:
+        reader = levers.Client(url, text)
+        assert reader.load_study("oven").status() == study.status()
+        assert text not in repr(reader) + repr(reader.study("oven")) + str(vars(reader))
+        with pytest.raises(TokenError, match="needs write"):
+            reader.study("oven").ask()
+        with pytest.raises(TokenError, match="needs a token"):
+            levers.Client(url).studies()
+        with pytest.raises(TokenError, match="wrong or was revoked"):
+            levers.Client(url, text[:-1]).studies()
+        reader.close()
+    for wrong in ("", "a\nb", "ü"):
+        with pytest.raises(TokenError):
+            levers.Client(url, wrong)
+    for address in ("", "127.0.0.1:80", "ftp://a", "http://", "http://a?x=1", "http://a:port", "http://u:p@a", 3):
+        with pytest.raises(InvalidSettingError):
+            levers.Client(address)  # type: ignore[arg-type]
+
+
+def test_no_server_is_said_so() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(StorageError, match="is it running there"):
+            levers.Client(url, patience=0.3).studies()
+
+
+def test_something_else_that_answers_is_said_so(server: str) -> None:
+    with pytest.raises(StorageError, match=r"address right|Not Found"):
+        levers.Client(f"{server}/elsewhere").studies()
+
+
+class Flaky(httpx.BaseTransport):
+    """Loses answers: the request arrives, and nobody hears of it."""
+
+    def __init__(self, lose: int) -> None:
+        self._real = httpx.HTTPTransport()
+        self._lose = lose
+        self.n_sent = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.n_sent += 1
+        answer = self._real.handle_request(request)
+        answer.read()
+        if self.n_sent % (self._lose + 1):
+            kinds = [httpx.ReadError("lost"), httpx.ReadTimeout("late"), httpx.RemoteProtocolError("cut")]
+            if self.n_sent % 4 == 3:
+                return httpx.Response(503)
+            raise kinds[self.n_sent % 3]
+        return answer
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def test_lost_answers_lose_nothing_and_double_nothing(
+    server: str, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("levers.client.transport._SHORTEST_WAIT", 0.001)
+    flaky = Flaky(lose=2)
+    monkeypatch.setattr(Transport, "_new", lambda self: httpx.Client(base_url=self.url, transport=flaky))
+    with levers.Client(server) as client:
+        there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7)
+        trials = [trial for _ in range(4) for trial in there.ask(1)]
+        assert [trial.number for trial in trials] == [0, 1, 2, 3]
+        assert there.status().n_running == 4
+        there.tell(trials[0], 1.0)
+        there.fail(trials[1])
+        assert there.correct(trials[0], 2.0, "typo").value == 2.0
+        assert there.status().n_corrections == 1
+        row = dict(trials[0].params)
+        assert there.import_runs([row], [2.0], "") == 1
+        assert there.ask_sheet(tmp_path / "a.csv", 2) == 2
+        client.copy_study("oven", "copy")
+        client.delete_study("copy")
+        assert [status.name for status in client.studies()] == ["oven"]
+    study = levers.load_study("oven", database)
+    assert [record.kind for record in study.storage.read(study.id, 0)].count("Asked") == 5
+    assert flaky.n_sent > 30
+
+
+@contextmanager
+def process(database: str, port: int) -> Iterator["subprocess.Popen[str]"]:
+    """A server of its own, which can be killed."""
+    command = [sys.executable, "-m", "levers.cli.app", "dashboard", database, "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        assert "dashboard is at" in server.stdout.readline()
+        yield server
+    finally:
+        server.send_signal(signal.SIGKILL)
+        server.communicate()
+
+
+def test_a_server_that_is_killed_and_comes_back(database: str) -> None:
+    settings: dict[str, Any] = {"tolerance": 0.12, "noise_sd": 0.5, "seed": 7}
+    study = levers.create_study("oven", FACTORS, storage=database, **settings)
+    expected = levers.create_study("oven", FACTORS, **settings).optimize(outcome)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    runs: list[levers.Assignment] = []
+    found: list[levers.Verdict | None] = []
+
+    def counted(run: levers.Assignment) -> float:
+        runs.append(run)
+        return outcome(run)
+
+    client = levers.Client(f"http://127.0.0.1:{port}", patience=60)
+    worker = threading.Thread(target=lambda: found.append(client.study("oven").optimize(counted, workers=2)))
+    n_kills = 0
+    while n_kills < 3:
+        with process(database, port) as running:
+            if not n_kills:
+                worker.start()
+            before = study.status().n_complete
+            while worker.is_alive() and study.status().n_complete < before + 15:
+                time.sleep(0.01)
+            os.kill(running.pid, signal.SIGKILL)
+            n_kills += 1
+    with process(database, port):
+        worker.join(60)
+    client.close()
+    assert found == [expected]
+    assert len(runs) == study.status().n_complete == study.verdict().n_runs
+    asked = [record for record in study.storage.read(study.id, 0) if record.kind == "Asked"]
+    assert len(asked) <= len(runs)
+
+
+def test_levers_does_not_import_httpx_until_it_is_needed() -> None:
+    code = (
+        "import sys, levers; assert 'httpx' not in sys.modules; levers.Client; assert 'httpx' not in sys.modules; "
+        "sys.modules['httpx'] = None\n"
+        "try:\n    levers.Client('http://127.0.0.1:1').studies()\n"
+        "except levers.LeversError as error:\n    print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "levers[client]" in told.stdout
+    with pytest.raises(AttributeError):
+        _ = levers.nothing
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=True)
+
+
+def test_the_command_line_works_on_a_service(serve: Serve, database: str, tmp_path: Path) -> None:
+    levers.create_study("line 3", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7, block_size=4, storage=database)
+    token = create_token(open_storage(database), "write", note="bench 2")
+    sheet = tmp_path / "runs.csv"
+    with serve(database, needs_token=True) as url:
+        there = ("--url", url, "--token", token)
+        here = ("--storage", database)
+        shown = run("ask", "line 3", *there)
+        for where in (here, there):
+            assert run("ask", "line 3", "--again", *where).stdout == shown.stdout
+        asked = run("ask", "line 3", "-n", 3, "--sheet", sheet, *there)
+        assert f"levers tell 'line 3' --sheet {sheet} --url {url}" in asked.stdout
+        assert token not in asked.output + shown.output
+        assert run("ask", "line 3", "--sheet", sheet, *there).exit_code == 1
+        sheet.write_text(sheet.read_text().replace(",\n", ",1.5\n"))
+        assert "3 new outcomes" in run("tell", "line 3", "--sheet", sheet, *there).stdout
+        assert "trial 0: -2.5" in run("tell", "line 3", 0, "-2.5", *there).stdout
+        assert "failed" in run("fail", "line 3", 1, "--reason", "lost", *there).stdout
+        assert "-2.5 -> 3" in run("correct", "line 3", 0, 3, "--reason", "typo", *there).stdout
+        sheet.write_text(sheet.read_text().replace("1.5\n", "2\n", 1))
+        assert "1.5 -> 2" in run("correct", "line 3", "--sheet", sheet, "--reason", "typo", *there).stdout
+        past = tmp_path / "past.csv"
+        past.write_text("heat,speed,on,outcome\nlow,1,true,3\n")
+        assert "1 past runs are in" in run("import", "line 3", past, *there).stdout
+        assert "imported runs" in run("status", "line 3", *there).stdout
+        assert isinstance(run("verdict", "line 3", *there).exception, NotFinishedError)
+        study = levers.load_study("line 3", database)
+        study.tell_many([(trial, outcome(trial.params)) for trial in study.running()])
+        study.optimize(outcome)
+        assert run("verdict", "line 3", *there).stdout == run("verdict", "line 3", *here).stdout
+        assert (
+            run("status", "line 3", *there, "--format", "json").stdout
+            == run("status", "line 3", *here, "--format", "json").stdout
+        )
+        assert "finished" in run("ask", "line 3", *there).stderr
+        assert isinstance(run("ask", "line 3", *there, *here).exception, InvalidSettingError)
+        assert isinstance(run("tell", "line 3", 0, 1, *there, "--by", "ann").exception, InvalidSettingError)
+    assert "bench 2" in {record.who for record in open_storage(database).read(1, 0)}
+
+
+def test_the_address_and_the_token_may_be_variables(
+    serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7, storage=database)
+    token = create_token(open_storage(database), "write")
+    with serve(database, needs_token=True) as url:
+        monkeypatch.setenv("LEVERS_URL", url)
+        monkeypatch.setenv("LEVERS_TOKEN", token)
+        assert json.loads(run("ask", "oven", "--format", "json").stdout)[0]["trial"] == 0
+        assert token not in run("ask", "--help").output
+        monkeypatch.setenv("LEVERS_URL", "http://127.0.0.1:1")
+        assert json.loads(run("ask", "oven", "--format", "json", "--storage", database).stdout)[0]["trial"] == 1
