@@ -524,6 +524,12 @@ def test_a_plan_is_the_one_that_is_made_here(http: httpx.Client) -> None:
         error(http.post("/plan", json=wrong), 422)
 
 
+def test_a_plan_that_would_take_minutes_is_refused(http: httpx.Client) -> None:
+    body = {"factors": [200, 3], "tolerance": 0.5}
+    assert "own machine" in error(http.post("/plan", json={**body, "certificate": "proven"}), 422)["message"]
+    assert http.post("/plan", json=body).status_code == 200
+
+
 def test_the_document_says_how_every_operation_fails(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     assert "HTTPValidationError" not in document["components"]["schemas"]

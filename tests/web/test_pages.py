@@ -407,7 +407,6 @@ def test_a_number_of_runs_that_makes_no_sense(client: TestClient, storage: Stora
     assert study.status().n_running == 0
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in expm1:RuntimeWarning")  # of very many levels
 def test_hostile_names_stay_text(client: TestClient, storage: Storage) -> None:
     names = [HOSTILE, "a/b", "100 %", "новое", "?x=1#y", "a;b", '"', "new"]
     for name in names:

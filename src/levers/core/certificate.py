@@ -24,6 +24,7 @@ LEAST_FAILURE_PROB = 1e-8
 _FAR = 6.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _CLOSE = 0.01  # how far below failure_prob, on the log scale, an accepted bound may end
 _MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
+_MOST_EXPONENT = 700.0  # exp of more is infinite
 _EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
 
 
@@ -80,16 +81,17 @@ def _grid_cells(scale: float, proven: bool) -> int:
 def _chernoff_exponents(m: int, proven: bool) -> NDArray[np.float64]:
     """log(1 + sup (exp(y sqrt(m) t) - 1) h(t)) on the grid of exponents, for one factor with m levels."""
     ends, lower_tail = tail_grid(m - 1)
-    values = np.empty(len(_EXPONENTS))
+    values = np.full(len(_EXPONENTS), np.inf)  # also where exp would overflow: no bound from that exponent
+    usable = [(i, y) for i, y in enumerate(_EXPONENTS) if y * math.sqrt(m) * ends[-1] < _MOST_EXPONENT]
     if not proven or m == 2:
-        for i, y in enumerate(_EXPONENTS):
+        for i, y in usable:
             values[i] = np.log1p((np.expm1(y * math.sqrt(m) * ends) * lower_tail).max())
         return values
     coarse = slice(9, None, 10)  # every tenth upper end, with the tail at the previous one
     top = ends[coarse]
     starts = np.concatenate([[0.0], top[:-1]])
     tails = [slippage_tail(q, starts) for q in range(m - 1, 0, -1)]
-    for i, y in enumerate(_EXPONENTS):
+    for i, y in usable:
         values[i] = np.log1p(_proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
     return values
 

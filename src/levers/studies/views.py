@@ -233,9 +233,9 @@ def _doubts(state: StudyState) -> Iterator[str]:
         yield f"ASSUMPTION IN DOUBT: {found.summary}"
 
 
-def effects(state: StudyState) -> list[EffectRow]:
-    """Every level, in the space as the algorithm sees it."""
-    estimates, found = Estimates.of(state), certified(state)
+def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:
+    """Every level, in the space as the algorithm sees it. `estimates` are those of the state, if they are at hand."""
+    estimates, found = estimates or Estimates.of(state), certified(state)
     known = state.known[-1] if state.known else None
     gone = {(e.factor, e.level): e.n_runs for e in getattr(known, "eliminations", ())}
     leaders = estimates.leaders if found is None else found.assignment.codes
@@ -256,9 +256,9 @@ def effects(state: StudyState) -> list[EffectRow]:
     return rows
 
 
-def best(state: StudyState) -> Best | None:
-    """The setting that the estimates favour."""
-    found, estimates = certified(state), Estimates.of(state)
+def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
+    """The setting that the estimates favour. `estimates` are those of the state, if they are at hand."""
+    found, estimates = certified(state), estimates or Estimates.of(state)
     if found is None and (estimates.fit is None or len(state.blocks) < 2):
         return None
     levels = estimates.leaders if found is None else found.assignment.codes

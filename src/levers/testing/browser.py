@@ -1,8 +1,8 @@
 """A real Chromium, the machine's own, and people who use it. For tests, benchmarks and screenshots.
 
-    with running_server(storage) as server, running_chromium() as chromium, Visitors(chromium, server.address) as people:
-        ann = people.new_page()
-        ann.goto("/")
+    with running_chromium() as chromium, running_server(storage) as server:
+        with Visitors(chromium, server.address) as people:
+            people.new_page().goto("/")
 
 When the block ends, whatever went wrong on any page is an error: messages of scripts, what the page's own policy
 blocked, requests that failed or went elsewhere, dialogs. A test that provokes some of it says so with `expect`.
@@ -37,7 +37,8 @@ def find_chromium() -> str:
     """The browser's program on PATH."""
     found = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if found is None:
-        raise StudyError(f"no browser is on PATH ({', '.join(PROGRAMS)}): `apt-get install chromium`, or ./scripts/test")
+        names = ", ".join(PROGRAMS)
+        raise StudyError(f"no browser is on PATH ({names}): `apt-get install chromium`, or let ./scripts/test do it")
     return found
 
 

@@ -4,18 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 
-import numpy as np
-
-from levers.errors import LeversError, StudyError, StudyExistsError
-from levers.simulation.named import factory_line
-from levers.studies.managing import create_study
+from levers.errors import LeversError, StudyError
+from levers.experiments.demonstration import Line, new_demo
 from levers.studies.study import Study
 from levers.web.service import Service, log
 
-TOLERANCE, FAILURE_PROB = 0.5, 0.1
 MOST_DEMOS = 3
 """How many run at a time."""
-_NAME, _WORKER = "demo: factory line", "simulated line"
+_WORKER = "simulated line"
 _AT_A_TIME = 12
 
 
@@ -49,7 +45,7 @@ class Demos:
         """Begin one under a name that is free; returns the name."""
         if self.n_running >= MOST_DEMOS:
             raise StudyError(f"{MOST_DEMOS} demo studies are under way; wait for one to end, or delete it")
-        study = self._create(who)
+        study = self._service.open(new_demo(self._service.storage, who=who).name).by(_WORKER)
         stop = threading.Event()
         thread = threading.Thread(target=self._run, args=(study, stop), name=study.name, daemon=True)
         with self._lock:
@@ -74,26 +70,8 @@ class Demos:
             thread.join(max(0.0, end - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
 
-    def _create(self, who: str) -> Study:
-        world, n = factory_line(), 1
-        while True:
-            name = _NAME if n == 1 else f"{_NAME} {n}"
-            try:
-                made = create_study(
-                    name,
-                    world.space,
-                    tolerance=TOLERANCE,
-                    failure_prob=FAILURE_PROB,
-                    noise_sd=world.outcome.noise_sd,
-                    storage=self._service.storage,
-                    who=who,
-                )
-                return self._service.open(made.name).by(_WORKER)
-            except StudyExistsError:
-                n += 1
-
     def _run(self, study: Study, stop: threading.Event) -> None:
-        world, rng = factory_line(), np.random.default_rng(study.spec.seed + 1)
+        line = Line(study.spec.seed)
         over: Callable[[], bool] = lambda: stop.is_set() or self._service.stopping.is_set()  # noqa: E731
         try:
             while not over() and not study.is_finished:
@@ -102,9 +80,7 @@ class Demos:
                 if over():
                     break
                 if trials:
-                    codes = np.array([trial.params.codes for trial in trials], dtype=np.int16)
-                    outcomes = world.sample(codes, rng).outcomes.tolist()
-                    study.tell_many(zip(trials, outcomes, strict=True))
+                    study.tell_many(zip(trials, line.run(trials), strict=True))
                 self._wait(stop)
         except LeversError as error:  # deleted meanwhile, or somebody else told a trial of it
             log.warning("the demo study %r ended: %s", study.name, error)

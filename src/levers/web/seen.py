@@ -3,12 +3,14 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from levers.studies.events import Told
 from levers.studies.fold import StudyState
 from levers.studies.plots.facts import Seen
+from levers.studies.plots.text import MAX_TITLE, clipped
 from levers.studies.storage.base import Stored
 from levers.studies.study import Study
 from levers.studies.trials import TrialState
@@ -59,7 +61,17 @@ class Sight:
     def _drawn(self, key: str) -> tuple[Chart, Chart]:
         draw = CHARTS[key]
         wide, narrow = (draw(self.name, self.state, width, self.views) for width in (WIDE, NARROW))
-        return wide, narrow
+        return replace(wide, title=_heading(self.name, wide.title)), narrow
+
+
+def _heading(name: str, title: str) -> str:
+    """A title on a page that has the study's name above it anyway.
+
+    >>> _heading("oven", "oven: levels in play")
+    'Levels in play'
+    """
+    found = title.removeprefix(f"{clipped(name, MAX_TITLE)}: ")
+    return found[:1].upper() + found[1:]
 
 
 class Sights:

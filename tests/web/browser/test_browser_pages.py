@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from levers.core.space import Space
 from levers.studies.managing import create_study, list_studies
 from levers.testing.browser import Visitors
 
-SPACE = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
+SPACE = Space.of({"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]})
 WIDE_SPACE = {f"a rather long name of factor {k}": [f"level {level}" for level in range(4)] for k in range(30)}
 PAGES = (
     "/",
@@ -32,8 +33,9 @@ PAGES = (
     "/api",
     "/studies/nobody",
 )
-UNLABELLED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a[href]")].filter((field) =>
-    !(field.labels?.length || field.getAttribute("aria-label") || field.textContent.trim())).map((field) => field.outerHTML)"""
+UNLABELLED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a[href]")]
+    .filter((field) => !(field.labels?.length || field.getAttribute("aria-label")
+        || field.matches("button, a") && field.textContent.trim())).map((field) => field.outerHTML)"""
 WIDER = """() => { const page = document.scrollingElement;
     return page.scrollWidth <= page.clientWidth ? [] : [...document.querySelectorAll("body *")].filter((part) =>
         part.getBoundingClientRect().right > page.clientWidth + 1 && !part.parentElement.closest(".scroll, .charts"))

@@ -142,7 +142,7 @@ def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key
 def space_of(factors: Factors) -> Space:
     """The space that a request describes.
 
-    >>> space_of([FactorIn(name="heat", levels=["low", "high"])]).names
+    >>> space_of({"heat": ["low", "high"]}).names
     ('heat',)
     """
     if isinstance(factors, dict):

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from levers.core.space import Space
-from levers.errors import InvalidSpaceError
+from levers.errors import InvalidSettingError, InvalidSpaceError
 from levers.experiments.planning import Plan, plan
 from levers.web.api.answering import answer_value, responses, service_of
 from levers.web.api.managing import space_of
@@ -14,6 +14,7 @@ from levers.web.api.wire import PlanFor
 
 router = APIRouter(tags=["planning"])
 _MOST_FACTORS = 1_000
+_MOST_PROVEN = 25  # levels in all, of factors that differ in their number: about 15 s
 
 
 @router.post(
@@ -28,8 +29,13 @@ def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
     service_of(request).allow(request, "read")
     if len(body.factors) > _MOST_FACTORS:
         raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")
+    space = _space(body.factors)
+    if body.certificate == "proven" and sum(set(space.n_levels)) > _MOST_PROVEN:
+        raise InvalidSettingError(
+            "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
+        )
     found = plan(
-        _space(body.factors),
+        space,
         tolerance=body.tolerance,
         failure_prob=body.failure_prob,
         noise_sd=body.noise_sd,

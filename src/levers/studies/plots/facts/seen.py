@@ -6,6 +6,7 @@ from functools import cached_property
 from levers.algorithms.base import Verdict
 from levers.algorithms.cfs import Cfs
 from levers.studies import diagnostics, views
+from levers.studies.estimates import Estimates
 from levers.studies.fold import StudyState
 from levers.studies.plots.facts.outcomes import Outcomes
 
@@ -40,6 +41,10 @@ class Seen:
         return self.state.n_complete + self._imported(self.state.n_past_used)
 
     @cached_property
+    def _estimates(self) -> Estimates:
+        return Estimates.of(self.state)
+
+    @cached_property
     def status(self) -> views.Status:
         """Where the study stands."""
         return views.status(self.name, self.state)
@@ -47,12 +52,12 @@ class Seen:
     @cached_property
     def effects(self) -> list[views.EffectRow]:
         """Every level."""
-        return views.effects(self.state)
+        return views.effects(self.state, self._estimates)
 
     @cached_property
     def best(self) -> views.Best | None:
         """The setting that the estimates favour."""
-        return views.best(self.state)
+        return views.best(self.state, self._estimates)
 
     @cached_property
     def forecast(self) -> views.Forecast:
