@@ -378,12 +378,12 @@ def test_compare_has_a_line_for_each_study_that_certified_something() -> None:
 def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(name: str) -> Callable[[object], object]:
+    def counted(name: str) -> Callable[..., object]:
         plain = getattr(views, name)
 
-        def call(state: object) -> object:
+        def call(*given: object) -> object:
             calls.append(name)
-            return plain(state)
+            return plain(*given)
 
         return call
 

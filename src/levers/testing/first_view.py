@@ -30,7 +30,7 @@ _READ = """async () => {
 
 
 def make_large_study(storage: str, name: str = "large") -> Study:
-    """A study that goes on, with 100,000 outcomes: three of its thirty factors matter."""
+    """A study that goes on, with 100,000 outcomes that are all noise, so that no level goes and charts stay full."""
     rng = np.random.default_rng(3)
     space = {f"factor {k + 1}": list(LEVELS) for k in range(N_FACTORS)}
     study = create_study(name, space, budget=N_TOLD + 20_000, noise_sd=1.0, seed=3, storage=storage)
