@@ -19,7 +19,6 @@ from levers.studies.managing import create_study
 from levers.studies.study import Study
 from levers.testing.browser import Visitors, running_chromium
 from levers.testing.http_load import running_server
-from levers.web.demo import FAILURE_PROB, TOLERANCE
 
 IMAGES = Path(__file__).parent / "images"
 WIDTH, SEED, N_SHOWN = 1280, 1, 6  # the chart goes on below the first factors
@@ -32,8 +31,8 @@ def new_study(name: str, storage: str) -> tuple[Study, np.random.Generator]:
     study = create_study(
         name,
         world.space,
-        tolerance=TOLERANCE,
-        failure_prob=FAILURE_PROB,
+        tolerance=0.5,
+        failure_prob=0.1,
         noise_sd=world.outcome.noise_sd,
         seed=SEED,
         storage=storage,
