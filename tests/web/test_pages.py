@@ -25,7 +25,7 @@ from levers.studies.study import Study
 from levers.studies.tokens import create_token
 from levers.studies.trials import TrialState
 from levers.web.app import make_app
-from levers.web.charts import CHARTS
+from levers.web.charts import CHARTS, Chart
 from levers.web.demo import MOST_DEMOS, Demos
 from levers.web.pages.plans import Question, bought, planned
 from levers.web.pages.space_text import parse_text
@@ -521,8 +521,12 @@ def test_a_hundred_thousand_trials(client: TestClient, storage: Storage) -> None
 
 def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     study, sights, drawn = oven(storage), Sights(most=2), list[str]()
-    charts: dict[str, Any] = {**CHARTS, "effects": lambda *given, **_: drawn.append(given[0])}
-    monkeypatch.setattr("levers.web.seen.CHARTS", charts)
+
+    def counted(name: str, *given: Any) -> Chart:
+        drawn.append(name)
+        return CHARTS["effects"](name, *given)
+
+    monkeypatch.setattr("levers.web.seen.CHARTS", {**CHARTS, "effects": counted})
     threads = [threading.Thread(target=lambda: sights.of(study).charts(["effects"])) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -19,6 +19,8 @@ from levers.studies.events import Numbers
 from levers.studies.fold import StudyState
 from levers.studies.trials import Trial, TrialState
 
+DOUBT = "ASSUMPTION IN DOUBT: "
+"""How a guarantee goes on that the outcomes themselves contradict."""
 MANY_RUNS = 50_000
 """More runs to go than most people mean."""
 
@@ -230,7 +232,7 @@ def _doubts(state: StudyState) -> Iterator[str]:
 
     found = additivity(state)
     if found.in_doubt:
-        yield f"ASSUMPTION IN DOUBT: {found.summary}"
+        yield f"{DOUBT}{found.summary}"
 
 
 def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:

@@ -138,7 +138,8 @@ def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
         found.append(_pair(words, asked, unknown_noise(asked), noise_given))
         twice = replace(base, tolerance=2 * asked.tolerance)
         found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
-    return [pair for pair in found if pair is not None]
+    # what is only proposed must pay, in the worst case too; what was typed is shown as it is
+    return [pair for pair in found if pair is not None and (pair.given or pair.with_it < pair.without)]
 
 
 def _pair(what: str, with_it: Question, without: Question, given: bool) -> Buys | None:

@@ -53,7 +53,7 @@ def _fits(state: StudyState, wanted: Wanted) -> NDArray[np.bool_]:
     table, n = state.trials, state.trials.n_trials
     states = table.state[:n]
     if wanted.state == HANDED_OUT:
-        fits: NDArray[np.bool_] = states != TrialState.WAITING
+        fits: NDArray[np.bool_] = (states != TrialState.WAITING) & (table.lease[:n] >= 0)
     elif wanted.state == EVERY:
         fits = np.ones(n, dtype=np.bool_)
     elif wanted.state in TrialState.__members__:

@@ -6,13 +6,18 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from levers.algorithms.base import Verdict
-from levers.studies.views import EffectRow
+from levers.studies.views import DOUBT, EffectRow
 from levers.web.pages.rendering import page
 from levers.web.pages.study import context, doubt, opened
 from levers.web.seen import Sight
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000
+CERTIFICATES = {
+    "slippage": "slippage: equal gaps taken as the worst case",
+    "proven": "proven for any gaps",
+    "subgaussian": "any sub-Gaussian noise",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,11 @@ def report(sight: Sight) -> dict[str, Any]:
     return {
         "verdict": found,
         "sure": None if found is None else 1 - found.failure_prob,
-        "provisos": [] if found is None else found.guarantee.split("; "),
+        "certificate": "none"
+        if found is None
+        else CERTIFICATES.get(found.certificate or "", found.certificate or "none"),
+        # doubts have a place of their own on the page
+        "provisos": [] if found is None else found.guarantee.partition(f"; {DOUBT}")[0].split("; "),
         "levels": levels[:MOST_LEVELS],
         "n_levels": len(levels),
         "matter": [n for n in sight.state.spec.space.names if n in matter],
