@@ -12,7 +12,8 @@ from levers.core.space import Space
 from levers.simulation.generators import random_world
 from levers.simulation.outcome import AdditiveOutcome, Interaction, Noise, Outcome
 from levers.studies import views
-from levers.studies.diagnostics import ALARM, Additivity, additivity, evidence
+from levers.studies.diagnostics import ALARM, Additivity, additivity
+from levers.studies.evidence import evidence
 from levers.studies.study import Study
 
 N_STUDIES = 120

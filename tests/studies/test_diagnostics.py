@@ -10,7 +10,8 @@ import statsmodels.api as sm
 
 import levers
 from levers.studies import views
-from levers.studies.diagnostics import FactorEvidence, additivity, evidence, residuals
+from levers.studies.diagnostics import additivity, residuals
+from levers.studies.evidence import FactorEvidence, evidence
 from levers.studies.study import Study
 from levers.studies.trials import Trial
 

@@ -3,6 +3,9 @@
 `database` is the address of a new storage, `serve(storage)` runs a server in a thread for a with-block and gives its
 URL, and `server` is one that runs on `database` for the whole test. On loopback no token is needed unless a test says
 `needs_token=True`.
+
+For the tests in a browser: one service for each test process, one Chromium for each module. A browser for longer than
+a module would leave Playwright's event loop in the thread of other tests.
 """
 
 import threading
@@ -11,8 +14,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from levers.studies.storage import open_storage
+from levers.testing.browser import Visitors, running_chromium
+from levers.testing.http_load import running_server
 from levers.web.service import Limits, Service
 from levers.web.serving import Address, Server
 
@@ -55,3 +61,28 @@ def serve() -> Serve:
 def server(database: str) -> Iterator[str]:
     with _serving(database) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the storage that the shared service serves; every test has studies of its own in it."""
+    return f"sqlite:///{tmp_path_factory.mktemp('served')}/levers.db"
+
+
+@pytest.fixture(scope="session")
+def address(shared: str) -> Iterator[str]:
+    with running_server(shared) as server:
+        yield server.address
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def people(chromium: Browser, address: str) -> Iterator[Visitors]:
+    """Whoever uses the service; the test fails when anything goes wrong on one of their pages."""
+    with Visitors(chromium, address) as found:
+        yield found

@@ -22,6 +22,7 @@ class _Wish(Generic[T]):
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.act = act
+        self.woken = threading.Event()
         self.is_done = False
         self.answer: T | None = None
         self.error: BaseException | None = None
@@ -48,20 +49,36 @@ class Together:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._waiting: deque[_Wish[object]] = deque()
-        self._turn = threading.Lock()
+        self._is_served = False
+        self._lock = threading.Lock()
 
     def do(self, act: Callable[[], T]) -> T:
         """Make a change; returns what `act` returns, or raises what it raises, once it is kept."""
         wish = _Wish(act)
-        self._waiting.append(cast(_Wish[object], wish))
-        with self._turn:  # whoever had the turn before may have done it meanwhile
-            while not wish.is_done:
-                self._serve()
+        with self._lock:
+            self._waiting.append(cast(_Wish[object], wish))
+            is_mine, self._is_served = not self._is_served, True
+        if not is_mine:
+            wish.woken.wait()  # it was done by whoever has the turn, or the turn is ours now
+        if not wish.is_done:
+            self._take_turn()
         return wish.result()
 
-    def _serve(self) -> None:
-        """Do what is waiting in one transaction; where that cannot be, in one each."""
-        wishes = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+    def _take_turn(self) -> None:
+        """Serve what is waiting; then wake those who were served, and one who was not, to go on."""
+        with self._lock:
+            wishes = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+        try:
+            self._serve(wishes)
+        finally:
+            with self._lock:
+                self._is_served = bool(self._waiting)
+                woken = wishes + ([self._waiting[0]] if self._waiting else [])
+            for wish in woken:
+                wish.woken.set()
+
+    def _serve(self, wishes: list[_Wish[object]]) -> None:
+        """Do all in one transaction; where that cannot be, in one each."""
         try:
             self._all_at_once(wishes)
         except StorageError as error:
@@ -70,8 +87,13 @@ class Together:
         except Exception:
             for wish in wishes:
                 self._alone(wish)
-        for wish in wishes:
-            wish.is_done = True
+        except BaseException as error:  # the thread is being ended: others must not wait for it for ever
+            for wish in wishes:
+                wish.error = error
+            raise
+        finally:
+            for wish in wishes:
+                wish.is_done = True
 
     def _all_at_once(self, wishes: list[_Wish[object]]) -> None:
         with self.study.writing() as pen:

@@ -4,9 +4,11 @@ import math
 
 from fastapi import APIRouter, Request, Response
 
-from levers.core.additivity import LackOfFit, PairCheck
+from levers.core.additivity import LackOfFit
+from levers.core.interactions import PairCheck
 from levers.core.space import Level
 from levers.studies import diagnostics
+from levers.studies.evidence import FactorEvidence, evidence
 from levers.web.api.answering import Name, answer, responses, study_of
 from levers.web.api.shapes import Shape
 
@@ -125,12 +127,12 @@ def diagnose(request: Request, name: Name) -> Response:
                 pairs=[PairShape.of(found.names, check) for check in found.checks[:_MOST_PAIRS]],
                 suspects=[PairShape.of(found.names, check) for check in found.suspects],
             ),
-            evidence=[_evidence(one) for one in diagnostics.evidence(state)],
+            evidence=[_evidence(one) for one in evidence(state)],
         )
     )
 
 
-def _evidence(one: diagnostics.FactorEvidence) -> EvidenceShape:
+def _evidence(one: FactorEvidence) -> EvidenceShape:
     return EvidenceShape(
         factor=one.factor,
         better=one.better,

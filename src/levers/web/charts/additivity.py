@@ -2,7 +2,7 @@
 
 import math
 
-from levers.core.additivity import PairCheck
+from levers.core.interactions import PairCheck
 from levers.studies.diagnostics import ALARM, Additivity
 from levers.studies.fold import StudyState
 from levers.studies.plots.facts import Facts, Seen, nothing_yet

@@ -2,7 +2,7 @@
 
 import math
 
-from levers.studies.diagnostics import FactorEvidence
+from levers.studies.evidence import FactorEvidence
 from levers.studies.fold import StudyState
 from levers.studies.plots.facts import Facts, Seen, nothing_yet
 from levers.studies.plots.text import MAX_TITLE, clipped, number, plain

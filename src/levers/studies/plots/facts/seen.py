@@ -5,7 +5,7 @@ from functools import cached_property
 
 from levers.algorithms.base import Verdict
 from levers.algorithms.cfs import Cfs
-from levers.studies import diagnostics, views
+from levers.studies import diagnostics, evidence, views
 from levers.studies.estimates import Estimates
 from levers.studies.fold import StudyState
 from levers.studies.plots.facts.outcomes import Outcomes
@@ -95,9 +95,9 @@ class Seen:
         return diagnostics.additivity(self.state)
 
     @cached_property
-    def evidence(self) -> list[diagnostics.FactorEvidence]:
+    def evidence(self) -> list[evidence.FactorEvidence]:
         """How strong the evidence is for each factor."""
-        return diagnostics.evidence(self.state)
+        return evidence.evidence(self.state)
 
     def _imported(self, used: int) -> int:
         return sum(len(past.values) for past in self.state.past[:used])
