@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
 
-from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
+from sqlalchemy import BindParameter, Connection, Engine, bindparam, delete, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -20,10 +20,21 @@ from levers.studies.storage.migrating import check_schema, schema_of, upgrade_sc
 from levers.studies.storage.naming import deleted, exists_already, no_such_study
 from levers.studies.storage.schema import SCHEMA, answers, events, snapshots, studies, tokens
 
-_AFTER = select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data).order_by(events.c.seq)
-_ANSWER = select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer)
-_TOKEN_COLUMNS = tuple(tokens.c)
-_TOKENS = select(*_TOKEN_COLUMNS).order_by(tokens.c.created_at, tokens.c.id)
+# statements are built once: building one takes longer than SQLite takes to run it
+_STUDY: BindParameter[int] = bindparam("study")
+_AFTER = (
+    select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data)
+    .where(events.c.study_id == _STUDY, events.c.seq > bindparam("after"))
+    .order_by(events.c.seq)
+)
+_EXISTS = select(studies.c.id).where(studies.c.id == _STUDY)
+_LOCKED = _EXISTS.with_for_update()
+_ANSWER = select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer).where(
+    answers.c.study_id == _STUDY, answers.c.key == bindparam("wanted")
+)
+_TOKENS = select(tokens).order_by(tokens.c.created_at, tokens.c.id)
+_TOKEN = select(tokens).where(tokens.c.id == bindparam("wanted"))
+_ADD = {"events": insert(events), "answers": insert(answers)}
 
 
 class SqlStorage:
@@ -85,7 +96,7 @@ class SqlStorage:
         """Records after a place in the log."""
         with self._reading() as connection:
             records = _Writing(connection, study).read(after)
-            if not records and connection.execute(_exists(study)).one_or_none() is None:
+            if not records and connection.execute(_EXISTS, {"study": study}).one_or_none() is None:
                 raise deleted()
             return records
 
@@ -100,8 +111,8 @@ class SqlStorage:
     def writing(self, study: int) -> "Iterator[_Writing]":
         """Lock the end of a study's log until the transaction ends."""
         with self._reachable(), self._engine.begin() as connection:
-            lock = _exists(study)
-            if connection.execute(lock if self._sqlite else lock.with_for_update()).one_or_none() is None:
+            lock = _EXISTS if self._sqlite else _LOCKED
+            if connection.execute(lock, {"study": study}).one_or_none() is None:
                 raise deleted()
             writing = _Writing(connection, study)
             yield writing
@@ -115,12 +126,12 @@ class SqlStorage:
     def token(self, token_id: str) -> Token | None:
         """One token."""
         with self._reading() as connection:
-            row = connection.execute(_TOKENS.where(tokens.c.id == token_id)).one_or_none()
+            row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
             return None if row is None else Token(*row)
 
     def add_token(self, token: Token) -> None:
         """Keep a new token."""
-        row = {column.name: value for column, value in zip(_TOKEN_COLUMNS, astuple(token), strict=True)}
+        row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
         with self._reachable(), self._engine.begin() as connection:
             connection.execute(insert(tokens).values(row))
 
@@ -157,10 +168,6 @@ def _does_not_answer(url: str, error: SQLAlchemyError) -> str:
     return f"the storage {url} does not answer as it should: {cause}"
 
 
-def _exists(study: int) -> Select[tuple[int]]:
-    return select(studies.c.id).where(studies.c.id == study)
-
-
 class _Writing:
     """A study's log inside a transaction. What is added goes to the database at the end, in one statement."""
 
@@ -171,12 +178,12 @@ class _Writing:
         self._answered: dict[str, Answer] = {}
 
     def flush(self) -> None:
-        for table, rows in ((events, self._added), (answers, list(self._answered.values()))):
+        for table, rows in (("events", self._added), ("answers", list(self._answered.values()))):
             if rows:
-                self.connection.execute(insert(table), [{"study_id": self._study, **asdict(row)} for row in rows])
+                self.connection.execute(_ADD[table], [{"study_id": self._study, **asdict(row)} for row in rows])
 
     def read(self, after: int) -> list[Stored]:
-        rows = self.connection.execute(_AFTER.where(events.c.study_id == self._study, events.c.seq > after))
+        rows = self.connection.execute(_AFTER, {"study": self._study, "after": after})
         return [Stored(*row) for row in rows]
 
     def append(self, records: Sequence[Stored]) -> "_Writing":
@@ -190,8 +197,7 @@ class _Writing:
     def answer(self, key: str) -> Answer | None:
         if key in self._answered:
             return self._answered[key]
-        here = answers.c.study_id == self._study, answers.c.key == key
-        row = self.connection.execute(_ANSWER.where(*here)).one_or_none()
+        row = self.connection.execute(_ANSWER, {"study": self._study, "wanted": key}).one_or_none()
         return None if row is None else Answer(*row)
 
     def keep_answer(self, answer: Answer) -> None:
