@@ -1,6 +1,10 @@
 """`levers dashboard`: the studies of a storage in a browser and over HTTP."""
 
 import logging
+import os
+import re
+import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -10,7 +14,7 @@ import typer
 from levers.core.checks import check_choice
 from levers.errors import InvalidSettingError
 from levers.studies.storage import Storage, open_storage
-from levers.studies.storage.choice import default_storage
+from levers.studies.storage.choice import close_storages, default_storage
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -31,6 +35,9 @@ def dashboard(
     ] = False,
     certificate: Annotated[Path | None, typer.Option(help="A PEM file, to serve https.")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key, a PEM file.")] = None,
+    public_url: Annotated[
+        str | None, typer.Option(help="How browsers call a proxy in front of it, such as https://lab.example.org.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info (every request), warning or error.")] = "warning",
 ) -> None:
     """Serve the dashboard and the HTTP API, until Ctrl-C.
@@ -46,11 +53,13 @@ def dashboard(
         raise InvalidSettingError(f"a port is 0 to 65535, not {port}")
     if (certificate is None) != (key is None):
         raise InvalidSettingError("https needs both --certificate and --key")
+    if public_url is not None and not re.fullmatch(r"https?://[^/\s]+/?", public_url):
+        raise InvalidSettingError(f"a public address looks like https://lab.example.org, not {public_url!r}")
     for file in (certificate, key):
         if file is not None and not file.is_file():
             raise InvalidSettingError(f"there is no file {file}")
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    address = import_serving().Address(host, port, certificate and str(certificate), key and str(key))
+    address = import_serving().Address(host, port, certificate and str(certificate), key and str(key), public_url)
     if not address.is_loopback and certificate is None:
         typer.echo("note: without --certificate, tokens and outcomes travel in the clear", err=True)
     serve_storage(open_storage(url or default_storage()), address, needs_token=require_token)
@@ -62,6 +71,11 @@ def serve_storage(storage: Storage, address: Any, *, needs_token: bool = False, 
     service = serving.new_service(storage, address, needs_token=needs_token)
     serving.serve(service, address, lambda where: typer.echo(f"the dashboard is at {where}{page} (Ctrl-C ends it)"))
     typer.echo("ended; everything that was told is in the storage")
+    if any(t is not threading.main_thread() and not t.daemon and t.is_alive() for t in threading.enumerate()):
+        # somebody's long computation goes on in a thread that cannot be stopped, for an answer that nobody waits for
+        close_storages()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def import_serving() -> ModuleType:

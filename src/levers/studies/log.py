@@ -35,6 +35,8 @@ class StudyLog:
 
     def current(self) -> StudyState:
         """The state as of now."""
+        if self._pen is not None:  # nobody else can write now, and a second connection might not be free
+            return self._state
         if not self._loaded:
             self._load()
         self._fold(self.storage.read(self.study, self._state.seq))

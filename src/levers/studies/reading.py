@@ -68,6 +68,10 @@ class StudyReading:
         """Whether there is a verdict."""
         return self.state.open_block is None
 
+    def shares_log_with(self, other: "StudyReading") -> bool:
+        """Whether two handles follow the log together, so that one can join the other's transaction."""
+        return self._log is other._log
+
     def trial(self, number: int) -> Trial:
         """One trial."""
         with self._lock:

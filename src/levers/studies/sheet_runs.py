@@ -5,7 +5,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,14 @@ class SheetReport:
     n_known: int
     n_empty: int
     n_late: int
+
+
+AnySheet: TypeAlias = str | os.PathLike[str] | Sheet
+"""A sheet's file; or its rows, for whoever reads them before anybody has to wait for the study."""
+
+
+def _read(study: "Study", sheet: AnySheet, *, need_trials: bool = True) -> Sheet:
+    return sheet if isinstance(sheet, Sheet) else read_sheet(sheet, study.space, need_trials=need_trials)
 
 
 def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
@@ -55,9 +63,9 @@ def runs_text(study: "Study", trials: Numbers) -> str:
     return sheet_text(state.spec.space, **sheet_columns(state, trials))
 
 
-def tell_sheet(study: "Study", path: str | os.PathLike[str]) -> SheetReport:
+def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
     """Take in a filled-in run sheet. A wrong row refuses the whole sheet, with row numbers and reasons."""
-    sheet = read_sheet(path, study.space)
+    sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     filled = np.flatnonzero(sheet.filled)
     with study.writing() as pen:
@@ -70,12 +78,12 @@ def tell_sheet(study: "Study", path: str | os.PathLike[str]) -> SheetReport:
     return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
 
 
-def correct_sheet(study: "Study", path: str | os.PathLike[str], reason: str) -> list[Correction]:
+def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correction]:
     """Correct the outcomes that are another in a sheet than was told. Rows are checked as `tell_sheet` does.
 
     Rows that others have done first are left out here too.
     """
-    sheet = read_sheet(path, study.space)
+    sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     state, filled = study.state, np.flatnonzero(sheet.filled)
     problems = _wrong_settings(state, sheet)
@@ -105,9 +113,9 @@ def is_of_study(study: "Study", sheet: Sheet) -> bool:
     return asked and not _wrong_settings(state, sheet)
 
 
-def import_sheet(study: "Study", path: str | os.PathLike[str], note: str) -> int:
+def import_sheet(study: "Study", path: AnySheet, note: str) -> int:
     """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
-    sheet = read_sheet(path, study.space, need_trials=False)
+    sheet = _read(study, path, need_trials=False)
     if not sheet.filled.any():
         raise SheetError("no row of this sheet has an outcome; there is nothing to import")
     if sheet.trials is not None and is_of_study(study, sheet):

@@ -165,8 +165,9 @@ class Study(StudyReading):
         They must have been set, not only watched, with the same noise, and not be chosen for their outcomes: the
         verdict says that the guarantee rests on that.
         """
-        codes = np.array([self.space.encode(row).codes for row in rows], dtype=np.int16)
-        return self.import_arrays(codes.reshape(-1, self.space.n_factors), values, note)
+        space = self.space
+        codes = np.array([space.encode(row).codes for row in rows], dtype=np.int16)
+        return self.import_arrays(codes.reshape(-1, space.n_factors), values, note)
 
     def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str) -> int:
         """Like `import_runs`, from level positions of all factors."""

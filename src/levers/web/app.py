@@ -1,7 +1,6 @@
 """The application: the API, the pages and the static files behind one guard."""
 
 import uuid
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -27,8 +26,10 @@ from levers.web.service import Service, log
 API = "/api/v1"
 
 
-def make_app(service: Service, hosts: tuple[str, ...] | None = None) -> ASGIApp:
+def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str | None = None) -> ASGIApp:
     """Everything that is served. `hosts` are the host names it answers to; None is any.
+
+    `public` is the address (https://lab.example.org) by which a proxy in front of it is called.
 
     >>> from levers.studies.storage.memory import MemoryStorage
     >>> app = make_app(Service(MemoryStorage()))
@@ -50,7 +51,7 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None) -> ASGIApp:
     app.include_router(api, prefix=API)
     _add_health(app, service, metrics)
     add_pages(app)
-    return Guard(app, service, hosts, metrics.observe)
+    return Guard(app, service, hosts, metrics.observe, public)
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -88,13 +89,12 @@ async def _answer(request: Request, error: Exception) -> Response:
         error = await to_thread.run_sync(_access_first, request, error)
     status, kind, message = _told(error)
     if isinstance(error, NoSuchStudyError):
-        request.app.state.service.forget_deleted()
+        await to_thread.run_sync(request.app.state.service.forget_deleted)
     if status >= 500:
         log.error("%s: %s", kind, error)
     for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
-    make: Callable[..., Awaitable[Response] | Response] = _problem if for_program else error_page
-    made = make(request, status, kind, message)
-    answer = await made if isinstance(made, Awaitable) else made
+    # on a thread, because a page looks at the storage for who is there
+    answer = await to_thread.run_sync(_problem if for_program else error_page, request, status, kind, message)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
     if status == 401:
@@ -108,9 +108,8 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     """An error that nobody expected. The framework raises it once more, and the guard writes it to the log."""
     name = request.scope["levers.state"]["error"] = uuid.uuid4().hex[:12]
     for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
-    make: Callable[..., Awaitable[Response] | Response] = _problem if for_program else error_page
-    made = make(request, 500, "Internal", f"something went wrong here; the log of the service has it as {name}")
-    return await made if isinstance(made, Awaitable) else made
+    message = f"something went wrong here; the log of the service has it as {name}"
+    return await to_thread.run_sync(_problem if for_program else error_page, request, 500, "Internal", message)
 
 
 def _access_first(request: Request, error: Exception) -> Exception:

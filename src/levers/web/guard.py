@@ -5,12 +5,16 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
+from anyio import move_on_after, to_thread
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from levers.errors import StorageError
 from levers.web.paths import routed
-from levers.web.refusing import RefusedError
+from levers.web.refusing import RefusedError, message_of
 from levers.web.service import Service, log
 
 POLICY = "; ".join(
@@ -33,6 +37,9 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # what people without a token may send
+BODY_SECONDS = 120
+"""How long a request may take to arrive."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 Observer = Callable[[Scope, int, float], None]
@@ -41,10 +48,18 @@ Observer = Callable[[Scope, int, float], None]
 class Guard:
     """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
 
-    def __init__(self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, observe: Observer) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        hosts: tuple[str, ...] | None,
+        observe: Observer,
+        public: str | None = None,
+    ) -> None:
         self._app = app
         self._service = service
-        self._hosts = hosts
+        self._public = None if public is None else public.rstrip("/")
+        self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,8 +72,13 @@ class Guard:
         inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
         try:
             self._check(scope)
-            receive = await self._limited(scope, receive)
+            if self._service.needs_token and scope["method"] not in _SAFE and inner["path"] not in _OPEN:
+                await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
+            receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
             await self._app(inner, receive, answered)
+        except StorageError as error:
+            log.error("%s", error)
+            await _refuse(answered, 503, message_of(error))
         except RefusedError as error:
             await _refuse(answered, error.status, str(error))
         except Exception:
@@ -81,34 +101,37 @@ class Guard:
         if scope["method"] in _SAFE:
             return
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or (
-            origin is not None and origin.partition("://")[2] != host
-        ):
+        own = origin is None or origin == self._public or origin.partition("://")[2] == host
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or not own:
             raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
 
-    async def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Refuse a body that is too large: by its stated length, or, when it states none, as it comes."""
-        most = self._service.limits.body_bytes
-        too_large = RefusedError(413, f"the request has more than {most >> 20} MB; send it in parts")
+    async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
+        """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
+        most = most or self._service.limits.body_bytes
         headers = Headers(scope=scope)
-        stated = headers.get("content-length")
-        if stated is not None:
-            if not stated.isdigit() or int(stated) > most:
-                raise too_large
-            return receive
-        if "transfer-encoding" not in headers:
+        stated = headers.get("content-length", "0")
+        if not stated.isdigit() or int(stated) > most:
+            raise _too_large(most)
+        if stated == "0" and "transfer-encoding" not in headers:
             return receive
         parts: list[bytes] = []
         size, more = 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                break
-            parts.append(message.get("body", b""))
-            size, more = size + len(parts[-1]), message.get("more_body", False)
-            if size > most:
-                raise too_large
+        with move_on_after(BODY_SECONDS) as limit:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    break
+                parts.append(message.get("body", b""))
+                size, more = size + len(parts[-1]), message.get("more_body", False)
+                if size > most:
+                    raise _too_large(most)
+        if limit.cancelled_caught:
+            raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
         return _replayed(b"".join(parts), receive)
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(413, f"the request has more than {most >> 10:,} kB; send it in parts")
 
 
 class _Answered:

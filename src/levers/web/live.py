@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from anyio import to_thread
 from prometheus_client import Gauge
 
-from levers.errors import LeversError
+from levers.errors import LeversError, StorageError
+from levers.web.refusing import RefusedError
 from levers.web.service import Service
 
 LOOK_SECONDS = 0.5
@@ -23,16 +24,25 @@ class Live:
         self._followers = followers
         self._looks: dict[str, tuple[float, asyncio.Task[int]]] = {}
 
-    async def follow(self, name: str, since: int) -> AsyncIterator[str]:
-        """Events, as text: `changed` with the place in the log, `gone` when the study was deleted."""
+    async def follow(self, name: str, since: int, check: Callable[[], object]) -> AsyncIterator[str]:
+        """Events, as text: `changed` with the place in the log, `gone` when the study was deleted.
+
+        `check` raises when whoever follows may not any more.
+        """
         self._followers.inc()
         try:
             yield "retry: 2000\n\n"
-            last = time.monotonic()
+            last = checked = time.monotonic()
             while not self._service.stopping.is_set():
                 try:
                     seq = await self._look(name)
-                except LeversError:
+                    if time.monotonic() - checked > _BEAT_SECONDS:  # a token may have been revoked
+                        await to_thread.run_sync(check)
+                        checked = time.monotonic()
+                except StorageError:  # it may come back
+                    await asyncio.sleep(LOOK_SECONDS)
+                    continue
+                except (LeversError, RefusedError):
                     yield "event: gone\ndata: \n\n"
                     return
                 if seq != since:

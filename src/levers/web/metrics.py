@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import Scope
 
+_API = "/api/v1"
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -27,6 +28,8 @@ class Metrics:
     def observe(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
         found = getattr(scope.get("route"), "path", None) or "other"
+        if found != "other" and not found.startswith(_API) and str(scope.get("path")).startswith(_API):
+            found = _API + found  # the router leaves out under what it is included
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._requests.labels(method, found, str(status)).inc()
         self._seconds.labels(method, found).observe(seconds)

@@ -3,13 +3,14 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.requests import Request
 
-from levers.errors import NoSuchStudyError
+from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.managing import load_study
 from levers.studies.reading import login_name
 from levers.studies.storage.base import Storage
@@ -21,6 +22,8 @@ from levers.web.refusing import RefusedError
 COOKIE = "levers_token"
 """Holds a browser's token after it was typed in once."""
 
+MOST_SLOW, WAIT_SECONDS = 2, 20.0
+"""How many long computations run at once, and how long others wait for their turn."""
 T = TypeVar("T")
 log = logging.getLogger("levers.web")
 
@@ -67,12 +70,20 @@ class Service:
         self.stopping = threading.Event()
         self._studies: OrderedDict[str, Together] = OrderedDict()
         self._lock = threading.Lock()
+        self._slow = threading.BoundedSemaphore(MOST_SLOW)
 
     def access(self, request: Request) -> Access:
         """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
+        kept = request.scope["levers.state"].get("access")
+        if isinstance(kept, Access):
+            return kept
+        found = request.scope["levers.state"]["access"] = self._looked_up(request)
+        return found
+
+    def _looked_up(self, request: Request) -> Access:
         text = _bearer(request) or _cookie(request)
         if text is None:
-            if self.needs_token:
+            if self.needs_token or "authorization" in request.headers:
                 raise RefusedError(401, "this service needs a token: send it as `Authorization: Bearer ...`")
             return Access(login_name(), "admin")
         found = find_token(self.storage, text)
@@ -96,6 +107,8 @@ class Service:
         if found.study is not None and dict(self.storage.names()).get(found.study) != name:
             raise RefusedError(403, "the token is for another study")
         mine = self.open(name).by(found.who)
+        if found.study not in (None, mine.id):  # deleted, and made again under the same name, a moment ago
+            raise RefusedError(403, "the token is for another study")
         mine.warns = False
         return mine
 
@@ -117,20 +130,43 @@ class Service:
         except NoSuchStudyError as error:  # where the storage is, is nobody's business out there
             raise NoSuchStudyError(str(error).replace(f" in {self.storage.url}", "")) from None
         with self._lock:
-            self._studies[name] = Together(opened)
+            kept = self._studies.get(name)
+            if kept is None or kept.study.id != opened.id:  # else another thread was faster, and has the one to use
+                kept = self._studies[name] = Together(opened)
             while len(self._studies) > self.limits.open_studies:
                 self._studies.popitem(last=False)
-        return opened
+        return kept.study
 
     def change(self, study: Study, act: Callable[[], T]) -> T:
         """Change a study: together with what others want of it at the same moment, which is much faster."""
         with self._lock:
             found = self._studies.get(study.name)
-        return (found if found is not None and found.study.id == study.id else Together(study)).do(act)
+        # another object for the same study would wait for this one's transaction, inside of it
+        return (found if found is not None and found.study.shares_log_with(study) else Together(study)).do(act)
+
+    def check_rows(self, n: int) -> None:
+        """Refuse more rows than a request may bring."""
+        most = self.limits.rows
+        if n > most:
+            message = f"the request is about {n:,} rows; at most {most:,} go at a time, so send it in parts"
+            raise RefusedError(413, message)
+
+    @contextmanager
+    def slowly(self) -> Iterator[None]:
+        """For what takes seconds: a few at a time, so that asking for it often does not stop everybody else."""
+        if not self._slow.acquire(timeout=WAIT_SECONDS):
+            raise RefusedError(503, "too many long computations are under way; try again in a minute")
+        try:
+            yield
+        finally:
+            self._slow.release()
 
     def forget_deleted(self) -> None:
         """After an error that says that a study is gone: look the name up again next time, another may have it."""
-        there = {study for study, _ in self.storage.names()}
+        try:
+            there = {study for study, _ in self.storage.names()}
+        except StorageError:  # then there are other worries
+            return
         with self._lock:
             for name in [name for name, opened in self._studies.items() if opened.study.id not in there]:
                 del self._studies[name]

@@ -32,6 +32,8 @@ class Address:
     port: int = 8080
     certificate: str | None = None
     key: str | None = None
+    public: str | None = None
+    """How a proxy in front of the service is called, such as https://lab.example.org."""
 
     @property
     def is_loopback(self) -> bool:
@@ -74,7 +76,7 @@ class Server(uvicorn.Server):
         hosts = (*LOOPBACK, address.host) if address.is_loopback else None
         super().__init__(
             uvicorn.Config(
-                make_app(service, hosts),
+                make_app(service, hosts, address.public),
                 host=address.host,
                 port=address.port,
                 log_config=None,

@@ -19,6 +19,7 @@ from levers.studies.sheets.delimited import Table
 from levers.studies.sheets.rows import Problems
 
 MAX_ROWS = 1_048_576
+MAX_CELLS = 60_000_000
 MAX_UNPACKED = 1 << 30
 _SUSPECT_SIZE, _SUSPECT_RATIO = 50 << 20, 200  # honest sheets shrink ten to fifty times
 _FORMULA_TAG = re.compile(rb"<(?:\w+:)?f[\s/>]")
@@ -134,7 +135,11 @@ def _sheet_rows(openpyxl: ModuleType, file: IO[bytes], *, data_only: bool) -> It
 
 
 def _rows(openpyxl: ModuleType, file: IO[bytes], *, data_only: bool) -> Iterator[list[str]]:
+    n_cells = 0
     for row in _sheet_rows(openpyxl, file, data_only=data_only):
+        n_cells += len(row)  # a cell far to the right makes a row as long, at no cost to whoever sends it
+        if n_cells > MAX_CELLS:
+            raise SheetError(f"it has more than {MAX_CELLS:,} cells; remove what is far right, or save it as .csv")
         yield [_text(cell.value) for cell in row]
 
 

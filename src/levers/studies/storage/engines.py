@@ -1,6 +1,7 @@
 """From an address to a database engine."""
 
 import os
+import re
 import time
 from typing import Any
 
@@ -65,8 +66,9 @@ def parse_url(text: str) -> URL:
     examples = "sqlite:///levers.db or postgresql+psycopg://user@host/database"
     try:
         url = make_url(text)
-    except SQLAlchemyError:
-        raise StorageError(f"{text!r} is not a storage; use {examples}") from None
+    except (SQLAlchemyError, ValueError):
+        shown = re.sub(r":[^:@/]*@", ":***@", text)  # an address that is nearly right may hold a password
+        raise StorageError(f"{shown!r} is not a storage; use {examples}") from None
     if url.get_backend_name() == "postgresql" and url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):

@@ -13,7 +13,6 @@ from levers.studies.study import MAX_KEY, Study
 from levers.web.api.shapes import Problem
 from levers.web.api.wire import MOST
 from levers.web.paths import name_of
-from levers.web.refusing import RefusedError
 from levers.web.service import Limits, Service
 
 JSON = "application/json"
@@ -86,9 +85,7 @@ def study_of(request: Request, name: str, role: str) -> Study:
 
 def check_rows(request: Request, n: int) -> None:
     """Refuse more rows than a request may bring."""
-    most = service_of(request).limits.rows
-    if n > most:
-        raise RefusedError(413, f"the request is about {n:,} rows; at most {most:,} go at a time, so send it in parts")
+    service_of(request).check_rows(n)
 
 
 def page_size(request: Request, limit: int) -> int:

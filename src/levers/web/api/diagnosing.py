@@ -9,7 +9,7 @@ from levers.core.interactions import PairCheck
 from levers.core.space import Level
 from levers.studies import diagnostics
 from levers.studies.evidence import FactorEvidence, evidence
-from levers.web.api.answering import Name, answer, responses, study_of
+from levers.web.api.answering import Name, answer, responses, service_of, study_of
 from levers.web.api.shapes import Shape
 
 router = APIRouter(tags=["looking"])
@@ -111,8 +111,9 @@ class Diagnostics(Shape):
 def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
-    left = diagnostics.residuals(state, most=1)
-    found = diagnostics.additivity(state)
+    with service_of(request).slowly():
+        left = diagnostics.residuals(state, most=1)
+        found = diagnostics.additivity(state)
     return answer(
         Diagnostics(
             residuals=ResidualShape(**{field: getattr(left, field) for field in ResidualShape.model_fields}),

@@ -15,7 +15,7 @@ from levers.studies.exporting import export_study
 from levers.studies.frames import trials_frame
 from levers.studies.sheet_runs import write_runs
 from levers.studies.study import Study
-from levers.web.api.answering import Absent, Key, Name, check_rows, once, responses, study_of
+from levers.web.api.answering import Absent, Key, Name, check_rows, once, responses, service_of, study_of
 from levers.web.api.trials import Worker
 from levers.web.api.wire import LONGEST_LEASE, MOST_ROWS
 
@@ -74,7 +74,8 @@ def export(
 ) -> Response:
     """Every trial that was handed out; as `json` the whole verdict, for `levers.verify`, once there is one."""
     study = study_of(request, name, "read")
-    return _written(study, kind, lambda path: export_study(study, path))
+    with service_of(request).slowly():
+        return _written(study, kind, lambda path: export_study(study, path))
 
 
 @router.get(
@@ -87,7 +88,8 @@ def export(
 def frame(request: Request, name: Name) -> Response:
     """One row a trial, also those that wait, as `trials_dataframe` has it."""
     study = study_of(request, name, "read")
-    return _written(study, "parquet", lambda path: trials_frame(study.frozen()).write_parquet(path))
+    with service_of(request).slowly():
+        return _written(study, "parquet", lambda path: trials_frame(study.frozen()).write_parquet(path))
 
 
 @router.get(

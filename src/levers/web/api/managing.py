@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Request, Response
 
 from levers.algorithms.registry import option_names
 from levers.core.space import Factor, Space
-from levers.errors import InvalidSettingError, StudyExistsError
+from levers.errors import InvalidSettingError, LeversError, StorageError, StudyExistsError
 from levers.studies import views
 from levers.studies.managing import copy_study, create_study, delete_study
 from levers.studies.study import Study
@@ -25,6 +25,7 @@ from levers.web.api.answering import (
 from levers.web.api.shapes import Page, StudyShape
 from levers.web.api.wire import CopyTo, Factors, NewStudy
 from levers.web.paths import address, name_of
+from levers.web.service import log
 
 router = APIRouter(tags=["studies"])
 _OWN_FIELDS = ("max_parents", "min_effect", "budget")
@@ -51,7 +52,14 @@ def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Res
     service = service_of(request)
     names = service.names(service.allow(request, "read"))
     size = page_size(request, limit)
-    found = [views.status(name, service.open(name).frozen()) for name in names[offset : offset + size]]
+    found = []
+    for name in names[offset : offset + size]:
+        try:
+            found.append(views.status(name, service.open(name).frozen()))
+        except StorageError:
+            raise
+        except LeversError as error:  # deleted a moment ago, or damaged: the others are still there
+            log.warning("study %r cannot be listed: %s", name, error)
     return answer(Page[views.Status](items=found, total=len(names), offset=offset, limit=size))
 
 

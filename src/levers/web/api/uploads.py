@@ -3,9 +3,8 @@
 import hashlib
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
@@ -13,8 +12,20 @@ from starlette.datastructures import UploadFile
 
 from levers.errors import SheetError
 from levers.studies.sheet_runs import SheetReport, correct_sheet, import_sheet, tell_sheet
+from levers.studies.sheets import Sheet, read_sheet
 from levers.studies.study import Study
-from levers.web.api.answering import Key, Made, Name, answer, answer_value, once, responses, study_of
+from levers.web.api.answering import (
+    Key,
+    Made,
+    Name,
+    answer,
+    answer_value,
+    check_rows,
+    once,
+    responses,
+    service_of,
+    study_of,
+)
 from levers.web.api.files import TYPES
 from levers.web.api.runs import CorrectionsMade, Imported
 from levers.web.api.shapes import Shape
@@ -51,7 +62,12 @@ async def upload(request: Request, name: Name) -> Response:
     """All of it, or nothing when a row is wrong: the message lists rows and reasons. Handing it in twice is fine."""
     study = await to_thread.run_sync(study_of, request, name, "write")
     suffix, data = await _uploaded(request)
-    return answer_value(SheetReport, await to_thread.run_sync(_with_file, suffix, data, partial(tell_sheet, study)))
+
+    def work() -> SheetReport:
+        sheet = _rows(request, study, suffix, data)
+        return service_of(request).change(study, lambda: tell_sheet(study, sheet))
+
+    return answer_value(SheetReport, await to_thread.run_sync(work))
 
 
 @router.post(
@@ -65,8 +81,8 @@ async def upload(request: Request, name: Name) -> Response:
 async def correct(request: Request, name: Name, reason: Reason, key: Key = None) -> Response:
     """The outcomes that are another in the sheet than was told. Rows are checked as when it is handed in."""
 
-    def act(study: Study, path: Path) -> Shape:
-        return CorrectionsMade(corrections=correct_sheet(study, path, reason))
+    def act(study: Study, sheet: Sheet) -> Shape:
+        return CorrectionsMade(corrections=correct_sheet(study, sheet, reason))
 
     return await _changed(request, name, key, f"correct sheet {reason}", act)
 
@@ -82,35 +98,45 @@ async def correct(request: Request, name: Name, reason: Reason, key: Key = None)
 async def import_past(request: Request, name: Name, note: Note = "", key: Key = None) -> Response:
     """A column for each factor, and `outcome`."""
 
-    def act(study: Study, path: Path) -> Shape:
-        return Imported(n_imported=import_sheet(study, path, note))
+    def act(study: Study, sheet: Sheet) -> Shape:
+        return Imported(n_imported=import_sheet(study, sheet, note))
 
-    return await _changed(request, name, key, f"import sheet {note}", act)
+    return await _changed(request, name, key, f"import sheet {note}", act, need_trials=False)
 
 
 async def _changed(
-    request: Request, name: str, key: str | None, what: str, act: Callable[[Study, Path], Shape]
+    request: Request,
+    name: str,
+    key: str | None,
+    what: str,
+    act: Callable[[Study, Sheet], Shape],
+    *,
+    need_trials: bool = True,
 ) -> Response:
     """Change a study by the sheet that came, once if it has a key; on a thread, because sheets take a while."""
     study = await to_thread.run_sync(study_of, request, name, "write")
     suffix, data = await _uploaded(request)
 
-    def work(path: Path) -> Made:
+    def work() -> Made:
+        sheet = _rows(request, study, suffix, data, need_trials=need_trials)
         digest = hashlib.sha256(data).hexdigest()
-        return once(request, study, key, f"{what} {digest}", lambda: act(study, path).model_dump_json())
+        return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet).model_dump_json())
 
-    made: Made = await to_thread.run_sync(_with_file, suffix, data, work)
+    made = await to_thread.run_sync(work)
     return answer(made.text, headers=made.headers)
 
 
-def _with_file(suffix: str, data: bytes, work: Callable[[Path], Any]) -> Any:
-    with tempfile.TemporaryDirectory(prefix="levers-") as folder:
+def _rows(request: Request, study: Study, suffix: str, data: bytes, *, need_trials: bool = True) -> Sheet:
+    """Read a sheet, before anybody has to wait for the study."""
+    with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(data)
         try:
-            return work(path)
+            sheet = read_sheet(path, study.space, need_trials=need_trials)
         except SheetError as error:  # whoever sent it does not know the file by that name
             raise SheetError(str(error).replace(repr(str(path)), "the sheet")) from None
+    check_rows(request, sheet.n_rows)
+    return sheet
 
 
 async def _uploaded(request: Request) -> tuple[str, bytes]:

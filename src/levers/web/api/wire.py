@@ -11,6 +11,7 @@ MOST = 2**53 - 1
 """The largest whole number that every JSON reader keeps exact."""
 LONGEST_LEASE = 1e9
 MOST_ROWS = Limits().rows
+MOST_KEYS = 2_000
 
 
 def _whole(value: Any) -> Any:
@@ -21,7 +22,7 @@ def _whole(value: Any) -> Any:
 # constraints come first: those around the validator would be missing in the document
 Whole = BeforeValidator(_whole)
 Level = bool | Annotated[int, Field(ge=-MOST, le=MOST)] | float | str
-Levels = Annotated[list[Level], Field(min_length=2)]
+Levels = Annotated[list[Level], Field(min_length=2, fail_fast=True)]
 Value = Annotated[float, Field(ge=-MAX_OUTCOME, le=MAX_OUTCOME)]
 TrialNumber = Annotated[int, Field(ge=0, le=MOST, description="The trial's number."), Whole]
 Text = Annotated[str, Field(max_length=10_000)]
@@ -31,10 +32,26 @@ Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
+def _short(value: Any) -> Any:
+    """A JSON object with very many keys, each of them wrong, would make as many messages."""
+    if isinstance(value, dict) and len(value) > MOST_KEYS:
+        raise ValueError(f"there are {len(value):,} keys; at most {MOST_KEYS:,} are possible")
+    return value
+
+
+Short = BeforeValidator(_short)
+Row = Annotated[dict[str, Level], Short]
+
+
 class Wire(BaseModel):
-    """The base of all that comes in."""
+    """The base of all that comes in. Wrong input is refused at its first mistake: millions cost nobody anything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_keys(cls, value: Any) -> Any:
+        return _short(value)
 
 
 class FactorIn(Wire):
@@ -50,9 +67,11 @@ def _form(factors: Any) -> str:
     return "by_name"
 
 
-ByName = Annotated[dict[str, Levels], Field(min_length=1), Tag("by_name")]
-Listed = Annotated[list[FactorIn], Field(min_length=1), Tag("list")]
-Counts = Annotated[list[Annotated[int, Field(ge=2, le=32767), Whole]], Field(min_length=1), Tag("counts")]
+ByName = Annotated[dict[str, Levels], Field(min_length=1), Short, Tag("by_name")]
+Listed = Annotated[list[FactorIn], Field(min_length=1, fail_fast=True), Tag("list")]
+Counts = Annotated[
+    list[Annotated[int, Field(ge=2, le=32767), Whole]], Field(min_length=1, fail_fast=True), Tag("counts")
+]
 _LISTS = "a list where it is not certain that their order is kept"
 Factors = Annotated[
     ByName | Listed, Discriminator(_form), Field(description=f"Levels by the factors' names, or {_LISTS}.")
@@ -83,10 +102,14 @@ class NewStudy(Wire):
     min_effect: Positive | None = None
     budget: Count | None = None
     algorithm: str = "cfs"
-    forbidden: list[dict[str, Level]] = Field(default=[], description="Levels that cannot be run together.")
+    forbidden: Annotated[list[Row], Field(fail_fast=True)] = Field(
+        default=[], description="Levels that cannot be run together."
+    )
     seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
     block_size: Count | None = None
-    options: dict[str, Level | None] = Field(default={}, description="Further options of the algorithm.")
+    options: Annotated[dict[str, Level | None], Short] = Field(
+        default={}, description="Further options of the algorithm."
+    )
 
 
 class CopyTo(Wire):
@@ -113,7 +136,7 @@ class Outcome(Wire):
 class Outcomes(Wire):
     """Many outcomes: all are taken, or none."""
 
-    outcomes: list[Outcome]
+    outcomes: Annotated[list[Outcome], Field(fail_fast=True)]
 
 
 class Fail(Wire):
@@ -139,15 +162,15 @@ class Correct(Corrected):
 class CorrectMany(Wire):
     """Other outcomes for several trials, and why: all are taken, or none."""
 
-    outcomes: list[Corrected] = Field(min_length=1)
+    outcomes: Annotated[list[Corrected], Field(fail_fast=True)] = Field(min_length=1)
     reason: Reason
 
 
 class Import(Wire):
     """Past runs: the settings of each, its outcome, and where they come from."""
 
-    rows: list[dict[str, Level]] = Field(min_length=1)
-    values: list[Value] = Field(min_length=1)
+    rows: Annotated[list[Row], Field(fail_fast=True)] = Field(min_length=1)
+    values: Annotated[list[Value], Field(fail_fast=True)] = Field(min_length=1)
     note: Text = ""
 
     @model_validator(mode="after")

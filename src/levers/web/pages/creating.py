@@ -36,7 +36,8 @@ def new_or_study(request: Request) -> Response:
 def plan_part(request: Request, form: Posted, with_buys: bool = True) -> Response:
     """The plan for what is in the form now. A page asks first without what assumptions buy, which takes longer."""
     service_of(request).allow(request, "read")
-    return part(fragment(request, "parts/plan.html", **plan_context(Draft.of(form), with_buys=with_buys)))
+    with service_of(request).slowly():
+        return part(fragment(request, "parts/plan.html", **plan_context(Draft.of(form), with_buys=with_buys)))
 
 
 @router.post("/studies")

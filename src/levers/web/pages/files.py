@@ -12,9 +12,11 @@ from levers.errors import InvalidSettingError, LeversError, SheetError
 from levers.studies import views
 from levers.studies.exporting import export_study
 from levers.studies.sheet_runs import tell_sheet, write_runs
+from levers.studies.sheets import read_sheet
 from levers.studies.study import Study
 from levers.web.forms import Posted, file_of
 from levers.web.pages.answering import answered, is_quiet
+from levers.web.pages.rendering import service_of
 from levers.web.pages.runs import study_address
 from levers.web.pages.study import opened, show
 from levers.web.pages.words import several
@@ -49,7 +51,8 @@ def export(request: Request, name: str, what: str, suffix: str) -> Response:
         raise RefusedError(404, "there are trials.csv, trials.xlsx, trials.parquet and verdict.json")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{what}.{suffix}"
-        export_study(study, path)
+        with service_of(request).slowly():
+            export_study(study, path)
         return _download(path, f"{study.name} {what}.{suffix}")
 
 
@@ -58,7 +61,7 @@ def upload(request: Request, name: str, form: Posted) -> Response:
     """Take in a filled-in sheet, all of it or nothing."""
     study, sight = opened(request, name, "write")
     try:
-        said = _taken(study, form)
+        said = _taken(request, study, form)
     except LeversError as error:
         if is_quiet(request):
             raise
@@ -66,7 +69,7 @@ def upload(request: Request, name: str, form: Posted) -> Response:
     return answered(request, study_address(study, "#runs"), said)
 
 
-def _taken(study: Study, form: FormData) -> str:
+def _taken(request: Request, study: Study, form: FormData) -> str:
     file = file_of(form, "sheet")
     if file is None:
         raise InvalidSettingError("choose a filled-in .csv or .xlsx sheet first; nothing was stored")
@@ -76,7 +79,10 @@ def _taken(study: Study, form: FormData) -> str:
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(file.file.read())
         try:
-            report = tell_sheet(study, path)
+            with service_of(request).slowly():
+                sheet = read_sheet(path, study.space)
+            service_of(request).check_rows(sheet.n_rows)
+            report = tell_sheet(study, sheet)
         except SheetError as error:  # people know the file by their own name for it
             raise SheetError(str(error).replace(repr(str(path)), repr(shown))) from error
     said = f"{several(report.n_new, 'new outcome', 'new outcomes')}, {report.n_known:,} known before, "

@@ -12,6 +12,7 @@ from levers.web.forms import Posted, back_to, text_of
 from levers.web.pages.rendering import page, service_of
 from levers.web.pages.study import context, opened, sights_of
 from levers.web.paths import address, name_of
+from levers.web.refusing import message_of
 
 SORTS = {"name": "name", "state": "state", "runs": "runs so far", "to_go": "to go", "updated": "updated"}
 MOST_LISTED = 100
@@ -61,7 +62,7 @@ def _line(request: Request, name: str) -> Line:
         sight = sights_of(request).of(service_of(request).open(name))
         return Line(name, sight.kept("status", lambda: sight.views.status))
     except LeversError as error:  # one damaged study must not hide the others
-        return Line(name, None, str(error))
+        return Line(name, None, message_of(error))
 
 
 def _sorted(lines: list[Line], sort: str, down: bool) -> list[Line]:

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from levers.errors import StorageError
 from levers.web import forms
 from levers.web.pages import words
 from levers.web.pages.static import static
@@ -52,7 +53,7 @@ def visitor(request: Request) -> Access | None:
     """Who looks, for what a page offers; None when they have to say so first."""
     try:
         return service_of(request).access(request)
-    except RefusedError:
+    except (RefusedError, StorageError):
         return None
 
 

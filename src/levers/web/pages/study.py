@@ -105,7 +105,8 @@ def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A0
 def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
     _, sight = opened(request, name)
-    given = {"charts": sight.charts(CHECKS), "doubt": doubt(sight), **context(sight)}
+    with service_of(request).slowly():
+        given = {"charts": sight.charts(CHECKS), "doubt": doubt(sight), **context(sight)}
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))
     return page(request, "checks.html", **given)
@@ -127,5 +128,10 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
         raise RefusedError(503, "the service is stopping")
     last = request.headers.get("last-event-id", "")  # sent by a browser that connects again
     seq = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else since
-    events = request.app.state.live.follow(study.name, seq)
+
+    def still_allowed() -> None:
+        request.scope["levers.state"].pop("access", None)  # ask the storage, not what it said when this began
+        service.study(request, name_of(name), "read")
+
+    events = request.app.state.live.follow(study.name, seq, still_allowed)
     return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
