@@ -38,12 +38,13 @@ _WORDS = {
     401: "The token is missing, wrong or revoked.",
     403: "The token does not allow this, or another site's page asks for a change.",
     404: "There is no such study or trial.",
+    408: "The request took too long to arrive.",
     409: "The study, or the trial, is in a state that does not allow this.",
     413: "The request is larger than the service takes.",
     415: "The body is of a type that is not read here.",
     421: "The service is not called by that host name.",
     422: "The input is wrong; the message says what to change.",
-    503: "The storage does not answer.",
+    503: "The storage does not answer, or too many long computations are under way.",
 }
 _ALWAYS = (401, 403, 421, 422, 503)
 _REPLAY = {
@@ -62,8 +63,9 @@ def responses(
     >>> sorted(responses(404))
     [401, 403, 404, 421, 422, 503]
     """
+    told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
     found: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": _WORDS[status]} for status in sorted(only or {*_ALWAYS, *more})
+        status: {"model": Problem, "description": _WORDS[status]} for status in sorted(told)
     }
     if 401 in found:
         found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
