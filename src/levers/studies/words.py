@@ -75,7 +75,7 @@ def when(seconds: float) -> str:
 def several(n: int, one: str, more: str) -> str:
     """A number with its words.
 
-    >>> several(1, "run is", "runs are"), several(3, "run is", "runs are")
-    ('1 run is', '3 runs are')
+    >>> several(1, "run is", "runs are"), several(3000, "run is", "runs are")
+    ('1 run is', '3,000 runs are')
     """
-    return f"{n} {one if n == 1 else more}"
+    return f"{n:,} {one if n == 1 else more}"

@@ -14,12 +14,12 @@ from levers.studies.exporting import export_study
 from levers.studies.sheet_runs import tell_sheet, write_runs
 from levers.studies.sheets import read_sheet
 from levers.studies.study import Study
+from levers.studies.words import several
 from levers.web.forms import Posted, file_of
 from levers.web.pages.answering import answered, is_quiet
 from levers.web.pages.rendering import service_of
 from levers.web.pages.runs import study_address
 from levers.web.pages.study import opened, show
-from levers.web.pages.words import several
 from levers.web.refusing import RefusedError, message_of, status_of
 
 _KINDS = {

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from levers.studies.views import Best, Status
-from levers.web.pages.words import count, number, percent, several
+from levers.studies.words import several
+from levers.web.pages.words import count, number, percent
 from levers.web.seen import Sight
 
 BAR = 1000.0

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from levers.errors import StorageError
+from levers.studies.words import several
 from levers.web import forms
 from levers.web.pages import words
 from levers.web.pages.static import static
@@ -28,10 +29,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in ("count", "number", "exact", "percent", "level_text", "several", "moment", "named", "lines_of"):
+    for name in ("count", "number", "exact", "percent", "level_text", "moment", "named", "lines_of"):
         made.filters[name] = getattr(words, name)
     made.filters["address"] = address
-    made.globals |= {"static": static, "several": words.several}
+    made.globals |= {"static": static, "several": several}
     return made
 
 

@@ -12,11 +12,12 @@ from levers.studies.accepting import new_outcomes
 from levers.studies.events import numbers
 from levers.studies.study import Study
 from levers.studies.trials import TrialState
+from levers.studies.words import several
 from levers.web.forms import Posted, text_of
 from levers.web.pages.answering import answered, is_quiet
 from levers.web.pages.rendering import service_of
 from levers.web.pages.study import opened, show
-from levers.web.pages.words import decimal, exact, has_comma, several, whole
+from levers.web.pages.words import decimal, exact, has_comma, whole
 from levers.web.paths import address
 from levers.web.refusing import message_of, status_of
 from levers.web.seen import who_told

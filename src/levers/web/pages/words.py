@@ -64,15 +64,6 @@ def level_text(level: object) -> str:
     return level if isinstance(level, str) else repr(level)
 
 
-def several(n: int, one: str, more: str) -> str:
-    """A number with its words.
-
-    >>> several(1, "run is", "runs are"), several(3000, "run is", "runs are")
-    ('1 run is', '3,000 runs are')
-    """
-    return f"{count(n)} {one if n == 1 else more}"
-
-
 def moment(seconds: float | None) -> Markup:
     """A moment in UTC; a script of the page shows it in the reader's own time.
 
