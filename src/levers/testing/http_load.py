@@ -96,20 +96,26 @@ class _Worker:
         self._n_sent = 0
 
     async def work(self, until: float) -> None:
-        rng = np.random.default_rng([self._index, 3])
         try:
             self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
-            while time.perf_counter() < until:
-                begin = time.perf_counter()
-                asked = await self._post("ask", {"n": 1, "worker": f"w{self._index}", "lease": 600})
-                self._report.ask_seconds.append(time.perf_counter() - begin)
-                for trial in asked["trials"]:
-                    await self._tell(int(trial["trial"]), float(rng.normal()))
-                if not asked["trials"]:  # the rest of the block is with others
-                    await asyncio.sleep(0.01)
-            self._writer.close()
+            try:
+                await self._ask_and_tell(until)
+            finally:
+                self._writer.close()
+                await self._writer.wait_closed()
         except (OSError, EOFError) as error:
             self._report.problems.append(f"worker {self._index}: connection lost ({type(error).__name__})")
+
+    async def _ask_and_tell(self, until: float) -> None:
+        rng = np.random.default_rng([self._index, 3])
+        while time.perf_counter() < until:
+            begin = time.perf_counter()
+            asked = await self._post("ask", {"n": 1, "worker": f"w{self._index}", "lease": 600})
+            self._report.ask_seconds.append(time.perf_counter() - begin)
+            for trial in asked["trials"]:
+                await self._tell(int(trial["trial"]), float(rng.normal()))
+            if not asked["trials"]:  # the rest of the block is with others
+                await asyncio.sleep(0.01)
 
     async def _tell(self, trial: int, value: float) -> None:
         if trial in self._report.told or trial in self._report.unanswered:
