@@ -90,7 +90,9 @@ def test_readme_walkthrough(here: Path) -> None:
     section = text[text.index("## A study from the command line") :]
     (here / "oven.toml").write_text(re.findall(r"```toml\n(.*?)```", section, re.DOTALL)[0])
     lines = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0].splitlines()
-    commands = [line.split("#")[0].strip().removeprefix(".venv/bin/levers ") for line in lines if line.strip()]
+    commands = [
+        line.split("#")[0].strip().removeprefix(".venv/bin/levers ") for line in lines if line.split("#")[0].strip()
+    ]
     assert [c.split()[0] for c in commands][:3] == ["create", "ask", "tell"]
     again = [c for c in commands if c.split()[0] in ("ask", "tell") and "--sheet" in c]
     for command in commands:

@@ -241,7 +241,7 @@ def test_outcomes_that_are_none(tmp_path: Path, cell: str) -> None:
     message = error(tmp_path, f"trial;outcome\n1;{cell}\n2;3\n")
     assert message.startswith(f"1 row is wrong; nothing was stored. row 2: outcome {cell!r} is ")
     if not any(character.isdigit() for character in cell) and len(cell) > 1:
-        assert "is not a number; leave the cell empty, or report a failed run with `levers fail`" in message
+        assert "is not a number; leave the cell empty, or report the run as failed (`levers fail`)" in message
 
 
 def test_outcomes_that_can_be_read_in_two_ways(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from levers.algorithms.base import Algorithm, Problem, Verdict
+from levers.algorithms.base import Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
 from levers.cli.dashboard import import_serving, serve_storage
@@ -42,7 +42,7 @@ def demo(
     world = factory_line()
     space = world.space
     problem = Problem(space, TOLERANCE, FAILURE_PROB, world.outcome.noise_sd)
-    chosen = make_algorithm(algorithm, problem)
+    make_algorithm(algorithm, problem)  # refuses what it cannot do, before anything is printed
     out = console()
     out.print(
         f"[bold]An injection-moulding line with {space.n_factors} levers[/bold], "
@@ -50,26 +50,20 @@ def demo(
         f"Wanted: a setting whose share of good parts is within {TOLERANCE} points of the best possible one, "
         f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
     )
-    study = new_demo(open_storage(storage), seed=seed, algorithm=algorithm) if serve else None
-    verdict = _run(world, chosen, seed) if study is None else _run_study(study, seed)
+    study = new_demo(open_storage(storage if serve else None), seed=seed, algorithm=algorithm)
+    verdict = _run(study, seed)
     print_verdict(out, verdict)
     _report(out, world, verdict, problem, seed)
-    if study is not None:
+    if serve:
         out.print(f"\n[bold]The study[/bold] {study.name!r} is in {study.storage.url}", highlight=False)
         address = import_serving().Address(port=port)
         serve_storage(study.storage, address, page=f"/studies/{quote(study.name, safe='')}")
 
 
-def _run_study(study: Study, seed: int) -> Verdict:
+def _run(study: Study, seed: int) -> Verdict:
     with progress_bar("runs on the line", None) as advance:
         run_demo(study, Line(seed), advance)
     return study.verdict()
-
-
-def _run(world: World, chosen: Algorithm, seed: int) -> Verdict:
-    most = Modl(chosen.problem).most_runs if chosen.name == "modl" else None
-    with progress_bar("runs on the line", most) as advance:
-        return run_on_world(chosen, world, seed, on_batch=lambda batch: advance(batch.n_runs, batch.stage))
 
 
 def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed: int) -> None:

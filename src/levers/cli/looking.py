@@ -27,6 +27,7 @@ from levers.cli.render import Format, console, level_text, print_verdict
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.study import Study
+from levers.studies.words import several
 
 if TYPE_CHECKING:
     from levers.client import RemoteStudy
@@ -55,7 +56,8 @@ def status(
         say_rows([found], output, "")
         return
     typer.echo(f"{found.name}: {found.state}, {found.stage}, {found.goal} with {found.algorithm}")
-    typer.echo(f"  {found.n_complete} outcomes, {found.n_running} runs out, {found.n_waiting} waiting in this block")
+    out = several(found.n_running, "run", "runs")
+    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this block")
     if found.n_failed or found.n_stale:
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:

@@ -1,6 +1,7 @@
 """Requests that are sent until they are answered, and answers that are errors."""
 
 import json
+import logging
 import os
 import random
 import time
@@ -22,6 +23,8 @@ API = "/api/v1"
 _AGAIN = (502, 503, 504)
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+log = logging.getLogger("levers")
 
 
 class Transport:
@@ -90,7 +93,7 @@ class Transport:
 
     def _send(self, method: str, path: str, more: dict[str, Any]) -> "httpx.Response":
         unanswered = _httpx().TransportError
-        until, pause = time.monotonic() + self._patience, _SHORTEST_WAIT
+        until, pause, said = time.monotonic() + self._patience, _SHORTEST_WAIT, False
         while True:
             try:
                 found: httpx.Response = self._http.request(method, API + path, **more)
@@ -105,6 +108,9 @@ class Transport:
                     f"{self.url} does not answer ({problem}); is it running there? `levers dashboard` starts it, and "
                     "what was sent may be sent again"
                 )
+            if not said:
+                said = True
+                log.warning("%s does not answer (%s); trying again for %g s", self.url, problem, self._patience)
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that many workers do not come back all at once
             pause = min(2 * pause, _LONGEST_WAIT)
 

@@ -209,6 +209,9 @@ class Assignment(Mapping[str, Level]):
     def __hash__(self) -> int:
         return hash((self.space.names, self.codes))
 
+    def __str__(self) -> str:
+        return str(dict(self))
+
 
 def _factor_problems(factor: Factor) -> list[str]:
     problems = []

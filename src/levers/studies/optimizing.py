@@ -1,5 +1,6 @@
 """Run a function on what a study asks for."""
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -17,6 +18,8 @@ from levers.studies.trials import Trial
 MOST_FAILURES = 20
 """Runs that may give NaN in a row before `optimize` gives up."""
 
+_SAY_SO = 5.0  # seconds of waiting for others after which it is said
+log = logging.getLogger("levers")
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
@@ -37,6 +40,9 @@ class Runnable(Protocol):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome."""
+
+    def running(self, worker: str | None = None) -> list[Trial]:
+        """The trials that are out."""
 
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
@@ -60,7 +66,7 @@ def run_study(
     until = None if timeout is None else time.monotonic() + timeout
     with progress_bar(f"{study.name} runs", None, shown=progress) as advance, ThreadPoolExecutor(workers) as pool:
         under_way: dict[Future[float], Trial] = {}
-        pause, failures = _SHORTEST_WAIT, 0
+        pause, waited, said, failures = _SHORTEST_WAIT, 0.0, False, 0
         try:
             while True:
                 over = until is not None and time.monotonic() >= until
@@ -73,9 +79,13 @@ def run_study(
                     if over:
                         return None
                     time.sleep(pause)
+                    waited += pause
+                    if waited > _SAY_SO and not said:
+                        said = True
+                        log.warning("%s", _awaited(study))
                     pause = min(2 * pause, _LONGEST_WAIT)
                     continue
-                pause = _SHORTEST_WAIT
+                pause, waited, said = _SHORTEST_WAIT, 0.0, False
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in done:
                     trial = under_way.pop(future)
@@ -88,6 +98,17 @@ def run_study(
                 _salvage(study, trial, future)
             raise
     return study.verdict()
+
+
+def _awaited(study: Runnable) -> str:
+    """What a study waits for, for somebody who wonders why nothing happens."""
+    out = study.running()
+    listed = ", ".join(f"{trial.number} ({trial.worker})" for trial in out[:5])
+    more = f" and {len(out) - 5} more" if len(out) > 5 else ""
+    return (
+        f"{study.name}: waiting for trials that others have: {listed}{more}; what comes next depends on them. "
+        "Tell their outcomes, or report them as failed"
+    )
 
 
 def _finish(study: Runnable, trial: Trial, future: "Future[float]") -> bool:

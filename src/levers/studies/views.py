@@ -18,6 +18,7 @@ from levers.studies.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.fold import StudyState
 from levers.studies.trials import Trial, TrialState
+from levers.studies.words import several
 
 DOUBT = "ASSUMPTION IN DOUBT: "
 """How a guarantee goes on that the outcomes themselves contradict."""
@@ -223,7 +224,8 @@ def _provisos(state: StudyState) -> Iterator[str]:
     if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
         yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
     if state.corrections:
-        yield f"rests on the {len(state.corrections)} corrections not having been made to get another answer"
+        made = several(len(state.corrections), "correction", "corrections")
+        yield f"rests on {made} not having been made to get another answer"
 
 
 def _doubts(state: StudyState) -> Iterator[str]:

@@ -72,7 +72,7 @@ class Guard:
         inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
         try:
             self._check(scope)
-            if self._service.needs_token and scope["method"] not in _SAFE and inner["path"] not in _OPEN:
+            if self._service.needs_token and _brings_body(scope) and inner["path"] not in _OPEN:
                 await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
             receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
             await self._app(inner, receive, answered)
@@ -108,11 +108,10 @@ class Guard:
     async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
         """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
         most = most or self._service.limits.body_bytes
-        headers = Headers(scope=scope)
-        stated = headers.get("content-length", "0")
+        stated = Headers(scope=scope).get("content-length", "0")
         if not stated.isdigit() or int(stated) > most:
             raise _too_large(most)
-        if stated == "0" and "transfer-encoding" not in headers:
+        if not _brings_body(scope):
             return receive
         parts: list[bytes] = []
         size, more = 0, True
@@ -128,6 +127,11 @@ class Guard:
         if limit.cancelled_caught:
             raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
         return _replayed(b"".join(parts), receive)
+
+
+def _brings_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _too_large(most: int) -> RefusedError:

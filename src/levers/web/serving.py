@@ -62,9 +62,12 @@ def new_service(
     """A service for an address. Any address but a loopback one needs a token, and there must be one."""
     needs_token = needs_token or not address.is_loopback
     if needs_token and not active_tokens(storage):
+        why, otherwise = "--require-token was given:", "leave --require-token out"
+        if not address.is_loopback:
+            why, otherwise = f"{address.host} can be reached by others, so", "use --host 127.0.0.1"
         raise InvalidSettingError(
-            f"{address.host} can be reached by others, so a token is needed and there is none: "
-            f"make one with `levers token create --role write --storage {storage.url}`, or use --host 127.0.0.1"
+            f"{why} a token is needed and there is none: "
+            f"make one with `levers token create --role write --storage {storage.url}`, or {otherwise}"
         )
     return Service(storage, needs_token=needs_token, limits=limits)
 

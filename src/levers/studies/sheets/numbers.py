@@ -91,7 +91,7 @@ def _not_a_number(text: str) -> str:
         return f"{start} that can be read in one way only; write it without separators of thousands"
     if any("0" <= character <= "9" for character in text):
         return start
-    return f"{start}; leave the cell empty, or report a failed run with `levers fail`"
+    return f"{start}; leave the cell empty, or report the run as failed (`levers fail`)"
 
 
 def _grouped(text: str) -> str:

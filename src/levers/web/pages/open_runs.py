@@ -9,7 +9,7 @@ from levers.studies.events import numbers
 from levers.studies.sheet_runs import block_numbers
 from levers.studies.study import Study
 from levers.studies.trials import Trial, TrialState
-from levers.web.pages.words import exact
+from levers.web.pages.words import number
 from levers.web.seen import Sight, who_told
 
 MOST_ROWS = 100
@@ -32,6 +32,7 @@ class RunRow:
     typed: str = ""
     problem: str = ""
     may_correct: bool = False
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def _row(trial: Trial, block: int, teller: str | None, typed: str, problem: str)
         typed,
         problem,
         trial.state is TrialState.COMPLETE and bool(typed),
+        trial.state is TrialState.COMPLETE,
     )
 
 
@@ -93,7 +95,7 @@ def became(trial: Trial, teller: str | None = None) -> str:
     match trial.state:
         case TrialState.COMPLETE:
             assert trial.value is not None  # of a complete trial
-            return f"told by {teller}: {exact(trial.value)}" if teller else f"told: {exact(trial.value)}"
+            return f"told by {teller}: {number(trial.value)}" if teller else f"told: {number(trial.value)}"
         case TrialState.FAIL:
             return "reported as failed; it will be asked for again"
         case TrialState.STALE:

@@ -98,8 +98,8 @@ def planned(asked: Question) -> Planned:
 def bought(asked: Question) -> tuple[Buys, ...]:
     """What each assumption buys; it takes several plans, so a page shows the plan first.
 
-    >>> bought(Question((3, 3), 0.5, None, 0.1, 1.0))[0].what
-    'at most 1 of 2 factors matter'
+    >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
+    'at most 3 of 6 factors matter'
     """
     if asked.noise_sd is not None or asked.tolerance is None:
         return tuple(_buys(asked))
@@ -139,7 +139,11 @@ def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
         twice = replace(base, tolerance=2 * asked.tolerance)
         found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is
-    return [pair for pair in found if pair is not None and (pair.given or pair.with_it < pair.without)]
+    return [pair for pair in found if pair is not None and (pair.given or _pays(pair))]
+
+
+def _pays(pair: Buys) -> bool:
+    return pair.with_it[0] < pair.without[0] and pair.with_it[1] <= pair.without[1]
 
 
 def _pair(what: str, with_it: Question, without: Question, given: bool) -> Buys | None:
