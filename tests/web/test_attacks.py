@@ -55,15 +55,20 @@ def test_a_body_is_not_read_for_somebody_without_a_token() -> None:
 
     async def receive() -> Message:
         read.append(True)
-        return {"type": "http.request", "body": b"{}", "more_body": False}
+        return {"type": "http.request", "body": b"{}" + b" " * 99_998, "more_body": False}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    def ask(headers: list[tuple[bytes, bytes]]) -> int:
+    def ask(headers: list[tuple[bytes, bytes]], length: int = 100_000) -> int:
         sent.clear()
         path = "/api/v1/studies/oven/ask"
-        given = [(b"host", b"127.0.0.1"), (b"content-length", b"2"), (b"content-type", b"application/json"), *headers]
+        given = [
+            (b"host", b"127.0.0.1"),
+            (b"content-length", str(length).encode()),
+            (b"content-type", b"application/json"),
+            *headers,
+        ]
         scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
         asyncio.run(app({**scope, "headers": given, "http_version": "1.1", "scheme": "http"}, receive, send))
         return int(sent[0]["status"])

@@ -16,7 +16,7 @@ from levers.core.codec import serialisable
 from levers.core.space import Codes
 from levers.errors import InvalidSpaceError
 
-_ONE_HOT_CELLS = 8_000_000  # cells of the largest one-hot block, 32 MB as float32
+_ONE_HOT_CELLS = 400_000  # cells of the largest one-hot block, 1.6 MB as float32: it stays in the cache
 _EXACT_ROWS = 1 << 23  # float32 counts whole numbers exactly up to 2^24
 
 

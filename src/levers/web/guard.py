@@ -37,7 +37,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # what people without a token may send
+_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # where, and how much, people without a token may send
 BODY_SECONDS = 120
 """How long a request may take to arrive."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -72,7 +72,7 @@ class Guard:
         inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
         try:
             self._check(scope)
-            if self._service.needs_token and _brings_body(scope) and inner["path"] not in _OPEN:
+            if self._service.needs_token and _brings_much(scope) and inner["path"] not in _OPEN:
                 await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
             receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
             await self._app(inner, receive, answered)
@@ -132,6 +132,13 @@ class Guard:
 def _brings_body(scope: Scope) -> bool:
     headers = Headers(scope=scope)
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _brings_much(scope: Scope) -> bool:
+    """Whether a body is long enough to be worth knowing first who sends it."""
+    headers = Headers(scope=scope)
+    stated = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or not stated.isdigit() or int(stated) > _OPEN_BYTES
 
 
 def _too_large(most: int) -> RefusedError:

@@ -17,6 +17,7 @@ from levers.studies.tokens import active_tokens
 from levers.web.app import make_app
 from levers.web.guard import LOOPBACK
 from levers.web.service import Limits, Service
+from levers.web.warming import warm_up
 
 MOST_AT_ONCE = 100
 """Requests that are worked on at the same time; more of one study's make fewer transactions."""
@@ -111,6 +112,7 @@ class Server(uvicorn.Server):
 def serve(service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM. Everything that was answered is in the storage."""
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    warm_up()
     server = Server(service, address, on_ready)
     # uvicorn sends a signal on to whoever handled it before; by then everything is done, so nobody needs it
     before = {kind: signal.signal(kind, lambda *_: None) for kind in (signal.SIGINT, signal.SIGTERM)}
