@@ -251,7 +251,7 @@ class TestCorrections:
             plain.tolerance,
             plain.n_runs,
         )
-        assert "1 corrections" in verdict.guarantee
+        assert "rests on 1 correction not" in verdict.guarantee
 
     def test_decisions_are_taken_again_and_the_runs_kept(self, url: str | None) -> None:
         study = new(url, tolerance=0.3)
