@@ -24,7 +24,7 @@ prepare_chromium() {
     echo "Installing Chromium for the tests (once) ..." >&2
     # A failure is noticed below.
     apt-get update -qq >/dev/null || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null || true
     if ! command -v chromium >/dev/null 2>&1; then
         echo "Chromium could not be installed: see above, or put one on PATH" >&2
         return 1
