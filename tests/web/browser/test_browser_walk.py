@@ -138,6 +138,8 @@ def test_a_study_without_scripts(people: Visitors, shared: str, tmp_path: Path) 
         page.get_by_label("Levels, with commas between them").nth(row).fill(levels)
     page.get_by_label("Tolerance").fill("2,5")
     page.get_by_label("Noise").fill("1")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Seed").fill("3")
     page.get_by_role("button", name="Show the plan").click()
     expect(page.locator("#plan-worst")).to_be_visible()
     page.get_by_role("button", name="Begin the study").last.click()
@@ -159,7 +161,10 @@ def test_a_study_without_scripts(people: Visitors, shared: str, tmp_path: Path) 
         page.get_by_role("button", name="Upload").click()
         expect(page.locator("#so-far")).to_have_text(re.compile(f"^{n_told} runs "))
     page.get_by_role("link", name="The verdict").click()
-    expect(page.locator("#verdict-setting dd")).to_have_text(["mid", "3"])
+    found = load_study(name, shared)
+    assert (found.spec.seed, found.status().n_complete) == (3, n_told)
+    expect(page.locator("#verdict-setting dd")).to_have_text([str(level) for level in found.best_params.values()])
+    assert found.best_params["heat"] == "mid"
 
 
 def test_the_demo_moves_by_itself_and_can_be_deleted(people: Visitors, shared: str) -> None:
