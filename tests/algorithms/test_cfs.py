@@ -217,7 +217,7 @@ def test_the_failure_probability_is_shared_out_in_full() -> None:
             assert (shares.noise > 0) == estimate
             assert (shares.screening == 0) == one_shot
     assert sum(error_shares(0.1, False, False, dismiss=True)) == pytest.approx(0.1)
-    assert pair_error(0.01, [4, 4], name_parents=True) == pytest.approx(0.01 / 24)
+    assert pair_error(0.01, [4, 4], all_pairs=True) == pytest.approx(0.01 / 24)
     assert first_block([6] * 30, False) == 270
 
 

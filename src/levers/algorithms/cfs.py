@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
+from levers.algorithms.cfs_look import after_look, look_factors
 from levers.algorithms.cfs_plan import Prospect, first_block, next_block
 from levers.algorithms.cfs_settings import RHO_SHARE, CfsSettings
-from levers.algorithms.cfs_state import SCREENING, SELECTION, CfsState
+from levers.algorithms.cfs_state import LOOK, RULES, SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
@@ -54,14 +55,19 @@ class Cfs(CfsSettings):
         """All levels in play, no runs."""
         n_levels = self.space.n_levels
         first = self.first_screening()
+        look, noise_sd = None, self.problem.noise_sd
+        if self.looks and noise_sd is not None:
+            look = self.look_over(tuple((m, True) for m in n_levels), noise_sd)
         return CfsState(
-            stage=SELECTION if first is None else SCREENING,
-            target=float(first or self.budget or 0),
+            stage=LOOK if look is not None else SELECTION if first is None else SCREENING,
+            target=look.n_runs if look is not None else float(first or self.budget or 0),
             active=all_levels(n_levels),
             leaders=(0,) * len(n_levels),
             evidence=Evidence.none(len(n_levels), max(n_levels)),
             sums=LevelSums.empty(n_levels),
-            noise_sd=self.problem.noise_sd,
+            noise_sd=noise_sd,
+            look=look,
+            rules=RULES,
         )
 
     def design(self, state: CfsState, seed: int) -> Design:
@@ -72,6 +78,9 @@ class Cfs(CfsSettings):
         )
         if state.stage == SCREENING or self.budget is not None:
             return largest_design(sizes, int(state.target), seed, origin)
+        if state.stage == LOOK:
+            assert state.look is not None  # set when the look was planned
+            return certified_design(sizes, state.target, seed, origin, single=True, most_coupling=state.look.coupling)
         return certified_design(sizes, state.target, seed, origin, self._single(state))
 
     def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:
@@ -145,13 +154,34 @@ class Cfs(CfsSettings):
         )
         if state.stage == SELECTION:
             return self._select(state, design, estimate, seed)
-        return self.decide(self.screen(self._bound_noise(state)))
+        screened = self.screen(self._bound_noise(state))
+        if state.stage == LOOK:
+            screened = self.screen(self._look(state, screened, design, estimate, seed))
+        return self.decide(screened)
+
+    def _look(self, before: CfsState, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
+        """Dismiss and drop by the look's rules. The noise is what it was taken for when the look was planned."""
+        assert state.look is not None  # set when the look was planned
+        assert before.noise_sd is not None  # see confidence
+        effects = self._fair_effects(design, estimate, before.noise_sd, seed, single=True)
+        root_n = math.sqrt(design.n_runs / design.single_inflation) / before.noise_sd
+        varied = tuple(before.active[k] for k in before.open_factors)
+        return after_look(state, state.look, before.open_factors, varied, effects, root_n, self.space.n_levels)
+
+    def _fair_effects(
+        self, design: Design, estimate: BlockEstimate, noise_sd: float, seed: int, single: bool
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Estimates whose errors are independent over factors and alike over levels, as certificates need them."""
+        if self.noise != "gaussian":
+            return estimate.effects
+        # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
+        return independent_effects(design, estimate.effects, noise_sd, np.random.default_rng([seed, 1]), single)
 
     def _bound_noise(self, state: CfsState) -> CfsState:
         """When the noise is not known: an upper bound from the first block, and one that holds at any time."""
         if self.problem.noise_sd is not None:
             return state
-        half, square, dof = self.shares.noise / 2, state.residual_square, state.residual_dof
+        half, square, dof = self.shares().noise / 2, state.residual_square, state.residual_dof
         first = state.noise_sd is None
         bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
@@ -166,7 +196,7 @@ class Cfs(CfsSettings):
             level_mask(state.active, most),
             np.isin(ids, state.parents),
             np.isin(ids, state.closed),
-            self.known,
+            self.known(state),
         )
 
     def screen(self, state: CfsState) -> CfsState:
@@ -182,7 +212,11 @@ class Cfs(CfsSettings):
         return replace(
             state,
             active=active,
-            leaders=tuple(int(x) for x in now.leaders),
+            leaders=tuple(
+                # a closed factor keeps the level at which it was closed
+                old if k in state.closed and old in active[k] else int(new)
+                for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
+            ),
             parents=tuple(np.flatnonzero(now.parents).tolist()),
             closed=tuple(np.flatnonzero(~now.open).tolist()),
             upper_loss=now.upper_loss,
@@ -190,58 +224,69 @@ class Cfs(CfsSettings):
         )
 
     def decide(self, state: CfsState) -> CfsState:
-        """Stop, go on screening, or select."""
+        """Stop, have the look, go on screening, or select."""
         assert state.upper_loss is not None  # screening has just set it
-        enough = 0.0 if self.budget is not None else self.tolerance
+        assert state.noise_sd is not None  # see confidence
+        enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
         if state.upper_loss <= enough:
-            return replace(state, finished=True, certified=state.upper_loss)
+            return replace(state, finished=True, certified=self.screened(state))
         sizes = state.open_sizes
+        if self.looks_in(state) and not state.looked and state.noise_sd > 0:
+            look = self.look_over(look_factors(state, self.space.n_levels), state.noise_sd)
+            if look.n_runs * self.space.n_factors <= self.most_cells:
+                return replace(state, stage=LOOK, look=look, target=look.n_runs)
         following = next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
-        assert state.noise_sd is not None  # see confidence
         if self.prospect(state, following, left).selection_pays(self.most_screening(state.noise_sd)):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
-            scale = scale_needed(self.standing(state).at_stake, self.shares.selection, self.bound)
+            risk, reach = self.selection_risk(state)
+            scale = scale_needed(self.standing(state).at_stake, risk, self.bound, reach)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
             target = min(target, self.most_cells / self.space.n_factors)
             return replace(state, stage=SELECTION, target=target)
-        return replace(state, target=float(following))
+        return replace(state, stage=SCREENING, target=float(following))
 
     def prospect(self, state: CfsState, following: int, left: int | None) -> Prospect:
         """What further screening could bring, the next block being of this size."""
+        risk, reach = self.selection_risk(state)
         return Prospect(
             state.evidence,
             self.standing(state),
-            self.known,
+            self.known(state),
             self.confidence(state),
             state.n_runs,
             following,
-            self.shares.selection,
+            risk,
             self.bound,
             self.problem.tolerance,
             left,
+            reach,
         )
+
+    def screened(self, state: CfsState) -> float:
+        """The tolerance that the evidence certifies by itself: what the leaders may lose and what the look may have."""
+        assert state.upper_loss is not None  # set by the first block
+        return state.upper_loss + (state.reach * self.tolerance if state.reach else 0.0)
 
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
         assert state.noise_sd is not None  # see confidence
-        effects = estimate.effects
-        if self.noise == "gaussian":
-            # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
-            rng = np.random.default_rng([seed, 1])
-            effects = independent_effects(design, effects, state.noise_sd, rng, self._single(state))
+        effects = self._fair_effects(design, estimate, state.noise_sd, seed, self._single(state))
         leaders = list(state.leaders)
         for k, values in zip(state.open_factors, effects, strict=True):
             leaders[k] = state.active[k][int(np.argmax(values))]
-        scale = scale_needed(state.at_stake(self.max_parents), self.shares.selection, self.bound)
+        risk, reach = self.selection_risk(state)
+        scale = scale_needed(state.at_stake(self.max_parents), risk, self.bound, reach)
         reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
-        if state.upper_loss is not None and reached >= state.upper_loss:
+        if reach:
+            reached = max(reached, self.tolerance)  # what the look lost was counted for no less than this
+        if state.upper_loss is not None and reached >= self.screened(state):
             # known from the design alone, before any outcome: the screening's certificate is the better one
-            return replace(state, certified=state.upper_loss, finished=True)
+            return replace(state, certified=self.screened(state), finished=True)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True, selected=True)
 
     def _single(self, state: CfsState) -> bool:
@@ -259,19 +304,19 @@ class Cfs(CfsSettings):
         """
         if state.upper_loss is None:
             return None
-        return self.verdict(replace(state, certified=state.upper_loss) if not state.finished else state)
+        return self.verdict(replace(state, certified=self.screened(state)) if not state.finished else state)
 
     def verdict(self, state: CfsState) -> Verdict:
         """The verdict of a finished study."""
         assert state.certified is not None  # set by whatever finished the study
         assert state.noise_sd is not None  # see confidence
-        selected = state.selected
+        bounded = state.selected or state.looked  # by more than what holds at any time
         estimates, intervals = loss_intervals(
             state.evidence,
             state.leaders,
             self.space.n_levels,
             state.noise_sd,
-            self.failure_prob - self.shares.noise,
+            self.failure_prob - self.shares(state).noise,
             state.rho,
         )
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
@@ -287,13 +332,13 @@ class Cfs(CfsSettings):
             n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
             tolerance=state.certified,
             failure_prob=self.failure_prob,
-            guarantee=selection_guarantee(selected, self.bound, known, self.max_parents, self.min_effect),
+            guarantee=selection_guarantee(bounded, self.bound, known, self.max_parents, self.min_effect),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
             runs_by_stage=stages,
             intervals=intervals,
-            certificate=self.bound if selected else "anytime",
+            certificate=self.bound if bounded else "anytime",
             noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
             problem=self.problem,
             options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),

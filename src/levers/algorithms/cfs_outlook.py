@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_plan import cheap_scale
-from levers.algorithms.cfs_state import SCREENING, CfsState
+from levers.algorithms.cfs_state import LOOK, SELECTION, CfsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def outlook(cfs: Cfs, state: CfsState) -> Outlook:
     >>> outlook(cfs, cfs.start()).worst_case > 100
     True
     """
-    if state.finished or state.stage != SCREENING:
+    if state.finished or state.stage == SELECTION:
         return Outlook(0, 0)
     if cfs.budget is not None:
         left = max(cfs.budget - (state.n_runs - state.n_past) - math.ceil(state.target), 0)
@@ -47,10 +47,14 @@ def outlook(cfs: Cfs, state: CfsState) -> Outlook:
     if state.noise_sd is None:
         return Outlook(None, None)
     block = state.target
-    selecting = (cheap_scale(state.at_stake(cfs.max_parents), cfs.shares.selection, cfs.bound) * state.noise_sd) ** 2
-    selecting /= cfs.tolerance**2
+    risk, reach = cfs.selection_risk(state)
+    unit = (state.noise_sd / cfs.tolerance) ** 2
+    selecting = cheap_scale(state.at_stake(cfs.max_parents), risk, cfs.bound, reach) ** 2 * unit
     screening = max(cfs.most_screening(state.noise_sd) - state.n_runs - block, 0.0)
     worst_case = math.ceil(screening + _designed(state.open_sizes, _SLACK * selecting))
+    if state.stage == LOOK:  # a look mostly leaves a factor or two
+        one_left = cheap_scale((max(state.open_sizes),), risk, cfs.bound, reach) ** 2 * unit
+        return Outlook(min(math.ceil(one_left), worst_case), worst_case)
     if state.upper_loss is None:
         return Outlook(math.ceil(selecting), worst_case)
     costs = cfs.prospect(state, math.ceil(block), None).screening_costs()

@@ -5,22 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from scipy.special import ndtri
-
 from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecast
 
 SCREENING_SHARE = 0.1
 DISMISSAL_SHARE = 0.4
+AFTER_LOOK_SHARE = 0.03  # for screening, when a planned look does most of it
 NOISE_SHARE = 0.1
 FIRST_BLOCK = 1.8  # runs of the first block per parameter
 NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
 GROWTH = 0.3  # and at least this share of the runs so far
 _LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
-LOOK_SHARE = 0.9  # of the dismissals' share, for the first look
 LOOK_PAYS = 0.7  # a planned look must be shorter than this share of a design that settles everything
-_LOOK_MARGIN = 2.9  # the largest difference inside a factor without effect is mostly below so many standard errors
 _FEW = 3  # up to this many factors the tight certificate is cheap enough to look ahead with
 _WORTH = 0.99  # screening on must promise to cost less than this share of selecting now
 _GROWTHS = (1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 16.0, 20.0)
@@ -35,28 +31,33 @@ class Shares(NamedTuple):
     selection: float
 
 
-def error_shares(failure_prob: float, estimate_noise: bool, one_shot: bool, dismiss: bool = False) -> Shares:
+def error_shares(
+    failure_prob: float, estimate_noise: bool, one_shot: bool, dismiss: bool = False, look: bool = False
+) -> Shares:
     """A tenth each for screening and for the noise, four for dismissals, where needed; the rest for the selection.
+
+    With a planned look screening takes less, and the rest is for the look and the selection together.
 
     >>> round(error_shares(0.1, estimate_noise=False, one_shot=False).selection, 6)
     0.09
     """
-    screening = 0.0 if one_shot else SCREENING_SHARE * failure_prob
+    screening = 0.0 if one_shot else (AFTER_LOOK_SHARE if look else SCREENING_SHARE) * failure_prob
     noise = NOISE_SHARE * failure_prob if estimate_noise else 0.0
-    dismissal = DISMISSAL_SHARE * failure_prob if dismiss and not one_shot else 0.0
+    dismissal = DISMISSAL_SHARE * failure_prob if dismiss and not one_shot and not look else 0.0
     return Shares(screening, dismissal, noise, failure_prob - screening - dismissal - noise)
 
 
-def pair_error(screening_prob: float, n_levels: Sequence[int], name_parents: bool) -> float:
+def pair_error(screening_prob: float, n_levels: Sequence[int], all_pairs: bool) -> float:
     """The error of one one-sided comparison, a.
 
     That no factor loses its best level needs sum_k (M_k - 1) comparisons to hold. That every factor with a dropped
-    level is a parent, which `max_parents` relies on, needs all sum_k M_k (M_k - 1) (docs/theory, section 5).
+    level is a parent, which `max_parents` relies on, and that the best of the levels that a look left is not dropped,
+    need all sum_k M_k (M_k - 1) (docs/theory, sections 5 and 6).
 
-    >>> pair_error(0.01, [3, 3], name_parents=False)
+    >>> pair_error(0.01, [3, 3], all_pairs=False)
     0.0025
     """
-    comparisons = sum(m * (m - 1) if name_parents else m - 1 for m in n_levels)
+    comparisons = sum(m * (m - 1) if all_pairs else m - 1 for m in n_levels)
     return screening_prob / comparisons
 
 
@@ -68,30 +69,6 @@ def first_block(n_levels: Sequence[int], estimate_noise: bool) -> int:
     """
     n_parameters = sum(m - 1 for m in n_levels)
     return max(math.ceil(FIRST_BLOCK * n_parameters), n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5))
-
-
-def look_error(shares: Shares, n_factors: int) -> float:
-    """Most of the dismissals' share is for a first look that can be planned, one claim a factor; the rest for later."""
-    return LOOK_SHARE * shares.dismissal / n_factors
-
-
-def look_quantile(error: float, gaussian: bool) -> float:
-    """The quantile of a comparison at a time fixed in advance: normal, or sqrt(2 log(1/a)) for sub-Gaussian noise.
-
-    >>> round(look_quantile(0.001, gaussian=True), 2), round(look_quantile(0.001, gaussian=False), 2)
-    (3.09, 3.72)
-    """
-    return -float(ndtri(error)) if gaussian else math.sqrt(2 * math.log(1 / error))
-
-
-def dismissal_block(n_levels: Sequence[int], min_effect: float, noise_sd: float, quantile: float) -> int:
-    """Runs of a first block after which most factors without effect are dismissed at once.
-
-    >>> dismissal_block([4] * 30, min_effect=0.5, noise_sd=1.0, quantile=3.2)
-    1191
-    """
-    typical = float(np.quantile(n_levels, 0.75))
-    return math.ceil(2 * typical * ((quantile + _LOOK_MARGIN) * noise_sd / min_effect) ** 2)
 
 
 def next_block(sizes: Sequence[int], n_runs: int) -> int:
@@ -119,6 +96,7 @@ class Prospect:
     bound: str
     tolerance: float | None
     left: int | None
+    reach: float = 0.0
 
     def selection_pays(self, most_screening: float) -> bool:
         """Whether selecting now is expected to be best: no length of further screening promises to do better.
@@ -140,24 +118,24 @@ class Prospect:
             if more >= most:
                 break
             then = forecast(self.evidence, 1 + more / self.n_runs, self.confidence, self.now, self.known)
-            certain = self.tolerance is not None and then.upper_loss <= self.tolerance
+            certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
             yield more if certain else self.cost(then, more)
 
     def cost(self, then: Standing, more: float) -> float:
         """What a selection costs after `more` runs of screening."""
-        scale = cheap_scale(then.at_stake, self.failure_prob, self.bound) * self.confidence.noise_sd
+        scale = cheap_scale(then.at_stake, self.failure_prob, self.bound, self.reach) * self.confidence.noise_sd
         if self.left is not None:
             return scale / math.sqrt(self.left - more)
         assert self.tolerance is not None  # a study has a tolerance or a budget
         return more + (scale / self.tolerance) ** 2
 
 
-def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str) -> float:
+def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach: float = 0.0) -> float:
     """The scale of a certificate, roughly: exact for a few factors, else the Chernoff bound times its usual excess."""
     if not levels:
         return 0.0
     if bound == "subgaussian":
         return subgaussian_scale(levels, failure_prob)
     if len(levels) <= _FEW:
-        return scale_needed(levels, failure_prob, bound)
-    return (0.8 + 0.03 * math.log(len(levels))) * chernoff_scale(levels, failure_prob, bound == "proven")
+        return scale_needed(levels, failure_prob, bound, reach)
+    return (0.8 + 0.03 * math.log(len(levels))) * chernoff_scale(levels, failure_prob, bound == "proven", reach)

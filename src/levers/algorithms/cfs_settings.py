@@ -2,22 +2,14 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from levers.algorithms.base import AlgorithmBase
-from levers.algorithms.cfs_plan import (
-    LOOK_PAYS,
-    Shares,
-    cheap_scale,
-    dismissal_block,
-    error_shares,
-    first_block,
-    look_quantile,
-    pair_error,
-)
-from levers.algorithms.cfs_plan import look_error as share_of_look
+from levers.algorithms.cfs_plan import LOOK_PAYS, Shares, cheap_scale, error_shares, first_block, pair_error
 from levers.algorithms.cfs_state import CfsState
 from levers.core.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels
 from levers.core.checks import check_choice, check_count, check_positive
+from levers.core.look import Look, plan_look, plan_subgaussian_look
 from levers.core.screening import Confidence, Knowledge
 from levers.errors import InvalidSettingError
 
@@ -63,60 +55,84 @@ class CfsSettings(AlgorithmBase):
         if self.budget is not None:
             check_count("budget", self.budget, first_block(self.space.n_levels, self.problem.noise_sd is None))
 
-    @property
-    def shares(self) -> Shares:
+    def shares(self, state: CfsState | None = None) -> Shares:
         """How the failure probability is shared out; decided before the first run."""
         one_shot = self.budget is not None and self.first_screening() is None
-        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, self.min_effect is not None)
+        look = self.looks if state is None else self.looks_in(state)
+        unknown = self.problem.noise_sd is None
+        return error_shares(self.failure_prob, unknown, one_shot, self.min_effect is not None, look)
 
     @property
     def bound(self) -> str:
         """Which certificate a selection uses."""
         return "subgaussian" if self.noise == "subgaussian" else self.certificate
 
-    @property
-    def known(self) -> Knowledge:
-        """What the user knows."""
-        return Knowledge(self.max_parents, self.min_effect)
+    def known(self, state: CfsState) -> Knowledge:
+        """What screening may use of what the user knows: the least effect is the look's, where there is one."""
+        return Knowledge(self.max_parents, None if self.looks_in(state) else self.min_effect)
 
     def first_screening(self) -> int | None:
         """Runs of the first screening block; None when a budget is too small to screen at all."""
-        n_runs = max(first_block(self.space.n_levels, self.problem.noise_sd is None), self.planned_look() or 0)
+        n_runs = first_block(self.space.n_levels, self.problem.noise_sd is None)
         too_small = self.budget is not None and 2 * n_runs > self.budget and self.problem.noise_sd is not None
         return None if too_small else n_runs
 
-    @property
-    def look_error(self) -> float:
-        """The error of one factor's dismissal at the planned look."""
-        return share_of_look(self.shares, self.space.n_factors)
+    @cached_property
+    def looks(self) -> bool:
+        """Whether a look is planned: with a least effect, if it is much shorter than a design that settles everything.
 
-    def planned_look(self) -> int | None:
-        """With a known noise and least effect, a first block long enough to dismiss most factors, if that can pay."""
-        if self.min_effect is None or self.problem.noise_sd is None or self.problem.tolerance is None:
-            return None
-        quantile = look_quantile(self.look_error, self.noise == "gaussian")
-        planned = dismissal_block(self.space.n_levels, self.min_effect, self.problem.noise_sd, quantile)
+        Both lengths grow with the square of the noise, so this can be decided while the noise is not known.
+        """
+        if self.min_effect is None or self.problem.tolerance is None or self.problem.noise_sd == 0:
+            return False
+        noise_sd = self.problem.noise_sd or self.tolerance
+        whole = tuple((m, True) for m in self.space.n_levels)
         levels = certified_levels(self.space.n_levels, self.max_parents)
-        scale = cheap_scale(levels, self.shares.selection, self.bound)
-        return planned if planned < LOOK_PAYS * (scale * self.problem.noise_sd / self.tolerance) ** 2 else None
+        single = (cheap_scale(levels, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
+        return self.look_over(whole, noise_sd).n_runs < LOOK_PAYS * single
+
+    def looks_in(self, state: CfsState) -> bool:
+        """Whether a look is part of this study."""
+        return self.looks and state.rules > 1
+
+    def look_over(self, factors: tuple[tuple[int, bool], ...], noise_sd: float) -> Look:
+        """The look over factors with so many levels in play, and whether those are all of their levels."""
+        assert self.min_effect is not None  # see looks
+        unknown = self.problem.noise_sd is None
+        rest = error_shares(self.failure_prob, unknown, one_shot=False, look=True).selection
+        effect, ordered = self.min_effect / noise_sd, tuple(sorted(factors))
+        if self.noise == "subgaussian":
+            return plan_subgaussian_look(ordered, effect, rest)
+        proven = self.certificate == "proven"
+        return plan_look(ordered, effect, self.tolerance / noise_sd, rest, self.max_parents, proven)
+
+    def selection_risk(self, state: CfsState) -> tuple[float, float]:
+        """How often the selection may fail, and the share of the tolerance at which its envelope ends."""
+        if state.look is None:
+            return self.shares(state).selection, 0.0
+        return state.look.selection, state.look.reach
 
     def confidence(self, state: CfsState) -> Confidence:
         """What the radii are made of at this point of the study."""
         assert state.noise_sd is not None  # known from the start, or bounded after the first block
         assert state.rho is not None  # set by the first block
-        shares, n_factors = self.shares, self.space.n_factors
-        plans_look = self.planned_look() is not None
-        first_look = plans_look and len(state.blocks) == 1
+        shares, n_factors = self.shares(state), self.space.n_factors
+        dismissal = shares.dismissal / n_factors
+        if state.rules == 1 and self.problem.noise_sd is not None:
+            dismissal *= 0.1  # 0.1.0 spent the rest at the end of its first block
         planned = state.rho / RHO_SHARE  # what rho is tuned to must not depend on outcomes
         if self.min_effect is not None and self.problem.noise_sd is not None:
             planned = (_DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
         return Confidence(
             noise_sd=state.noise_sd,
-            pair_error=pair_error(shares.screening, self.space.n_levels, (self.max_parents or n_factors) < n_factors),
+            pair_error=pair_error(
+                shares.screening,
+                self.space.n_levels,
+                self.looks_in(state) or (self.max_parents or n_factors) < n_factors,
+            ),
             pair_rho=state.rho,
-            dismissal_error=shares.dismissal / n_factors - (self.look_error if plans_look else 0.0),
+            dismissal_error=dismissal,
             dismissal_rho=RHO_SHARE * planned,
-            first_look=look_quantile(self.look_error, self.noise == "gaussian") if first_look else None,
         )
 
     def most_screening(self, noise_sd: float) -> float:
@@ -124,7 +140,7 @@ class CfsSettings(AlgorithmBase):
         if self.problem.tolerance is None:
             return math.inf
         levels = certified_levels(self.space.n_levels, self.max_parents)
-        scale = cheap_scale(levels, self.shares.selection, self.bound)
+        scale = cheap_scale(levels, self.shares().selection, self.bound)
         return max((scale * noise_sd / self.tolerance) ** 2, float(self.first_screening() or 0))
 
     def most_runs(self) -> float:

@@ -11,20 +11,23 @@ from levers.core.blocks import BlockEstimate
 from levers.core.codec import serialisable
 from levers.core.design import Design
 from levers.core.elimination import Elimination
+from levers.core.look import Look
 from levers.core.moments import LevelSums
 from levers.core.screening import Evidence
 from levers.core.space import Codes
 from levers.errors import OutcomeMismatchError
 
-SCREENING, SELECTION = "screening", "selection"
+SCREENING, LOOK, SELECTION = "screening", "look", "selection"
 PAST = "past data"
 """The stage of runs that were made before or beside the study."""
+RULES = 2
+"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own."""
 
 
 @serialisable
 @dataclass(frozen=True, eq=False)
 class CfsState:
-    """Where a study stands. `target` is the size of the block under way, in ideal runs for a selection."""
+    """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection."""
 
     stage: str
     target: float
@@ -47,6 +50,18 @@ class CfsState:
     certified: float | None = None
     finished: bool = False
     selected: bool = False
+    look: Look | None = None
+    rules: int = 1
+
+    @property
+    def looked(self) -> bool:
+        """Whether the look has been had."""
+        return any(block.stage == LOOK for block in self.blocks)
+
+    @property
+    def reach(self) -> float:
+        """The share of the tolerance that the look may have lost already."""
+        return self.look.reach if self.look is not None and self.looked else 0.0
 
     @property
     def n_past(self) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import BlockRecord, Verdict
 from levers.algorithms.cfs import Cfs
 from levers.core.checks import check_outcomes
+from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.errors import InvalidSettingError
 
@@ -52,6 +53,8 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs
+        if not state.finished:
+            _check_version(cfs.design(state, block.seed), state.stage, block)
         while remaining > 0 and not state.finished:
             batch = cfs.batch(state, block.seed)
             if batch.n_runs > remaining:
@@ -66,6 +69,15 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         f.name for f in fields(Verdict) if not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
     )
     return Verification(not differences, recomputed, differences)
+
+
+def _check_version(design: Design, stage: str, block: BlockRecord) -> None:
+    """A design of the same kind and length that has other rows was made by another version."""
+    like = (stage, design.n_runs, design.kind) == (block.stage, block.n_runs, block.design)
+    if like and design.digest != block.digest:
+        raise InvalidSettingError(
+            "this verdict's runs were designed by another version of levers, which used other rows; verify it with that"
+        )
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -76,7 +76,8 @@ def collapsed_copies(rows: Codes, order: int, sizes: Sequence[int], n_copies: in
     """
     copies = np.empty((n_copies, *rows.shape), dtype=np.int16)
     for k, m in enumerate(sizes):
-        turns = rng.permutation((np.arange(n_copies) + rng.integers(m)) % m)
+        spare = order % m or 1  # so many levels are favoured in a copy; the next copy goes on with those after them
+        turns = rng.permutation((spare * np.arange(n_copies) + rng.integers(m)) % m)
         levels = (np.arange(order) % m + turns[:, None]) % m  # a row per copy: the level of each symbol
         copies[:, :, k] = rng.permuted(levels, axis=1)[:, rows[:, k]]
     return copies.reshape(-1, rows.shape[1])

@@ -28,11 +28,14 @@ _MOST_EXPONENT = 700.0  # exp of more is infinite
 _EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
 
 
-def dp_bound(levels: Sequence[int], scale: float, cells: int | None = None, proven: bool = False) -> float:
+def dp_bound(
+    levels: Sequence[int], scale: float, cells: int | None = None, proven: bool = False, slope: float = 0.0
+) -> float:
     """Bound the failure probability by dynamic programming over factors, tolerance 1   (docs/theory, section 3).
 
     V_{K+1}(r) = 1{r > 1};  V_k(r) = sup_t { V_{k+1}(r) + [V_{k+1}(r + s_k t) - V_{k+1}(r)] h_{m_k - 1}(t) },
-    on a grid of r where V is read at the next higher point and h at the next lower one.
+    on a grid of r where V is read at the next higher point and h at the next lower one. With a slope, the least c is
+    returned for which V_1(r) <= c exp(slope r) wherever that is below 1   (docs/theory, section 6).
 
     >>> round(dp_bound([2] * 10, scale=7.47, cells=1000), 3)
     0.1
@@ -46,7 +49,7 @@ def dp_bound(levels: Sequence[int], scale: float, cells: int | None = None, prov
         padded = np.concatenate([value, np.ones(n_gaps)])
         rise = sliding_window_view(padded, n_gaps)[1 : grid + 2] - value[:, None]
         if proven and m > 2:
-            gain = _proven_gain(rise, [slippage_tail(q, lower) for q in range(m - 1, 0, -1)])
+            gain = proven_gain(rise, [slippage_tail(q, lower) for q in range(m - 1, 0, -1)])
         else:
             gain = (rise * slippage_tail(m - 1, lower)).max(axis=1)
         if n_gaps <= grid:
@@ -54,10 +57,13 @@ def dp_bound(levels: Sequence[int], scale: float, cells: int | None = None, prov
             rest = (1.0 - value) * beyond
             gain = gain + rest if proven else np.maximum(gain, rest)  # proven: some gaps inside, some beyond
         value = np.minimum(value + gain, 1.0)
-    return float(value[0])
+    if not slope:
+        return float(value[0])
+    # V at a point holds for all r down to the point before it
+    return float((value * np.exp(-slope * np.maximum(np.arange(grid + 1) - 1, 0) / grid)).max())
 
 
-def _proven_gain(rise: NDArray[np.float64], tails: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def proven_gain(rise: NDArray[np.float64], tails: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """max over t_1 <= ... <= t_{m-1} of sum_i (g(t_i) - g(t_{i-1})) h_{m-i}(t_i), for every row g of `rise`.
 
     Holds for any gaps, not only equal ones: of the levels that are t_i or more behind there are m - i.
@@ -92,29 +98,32 @@ def _chernoff_exponents(m: int, proven: bool) -> NDArray[np.float64]:
     starts = np.concatenate([[0.0], top[:-1]])
     tails = [slippage_tail(q, starts) for q in range(m - 1, 0, -1)]
     for i, y in usable:
-        values[i] = np.log1p(_proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
+        values[i] = np.log1p(proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
     return values
 
 
 @lru_cache(maxsize=4096)
-def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False) -> float:
+def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
     """The scale at which the Chernoff bound equals failure_prob   (docs/theory, section 3).
 
     P(regret > eps) <= exp(-lambda eps) prod_k [1 + sup_t (exp(lambda s_k t) - 1) h(t)] for every lambda. With
-    y = lambda eps / u this is at most delta when u >= (sum_k log B_k(y) + log(1/delta)) / y; the best y is taken.
+    y = lambda eps / u this is at most delta when u >= (sum_k log B_k(y) + log(1/delta)) / y; the best y is taken. It
+    stays under the envelope that ends at `reach` when also u >= sum_k log B_k(y) / ((1 - reach) y).
 
     >>> round((chernoff_scale((2,) * 10, 0.1) / 0.5) ** 2)
     331
     """
-    return _chernoff(levels, failure_prob, proven)[0]
+    return _chernoff(levels, failure_prob, proven, reach)[0]
 
 
-def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool) -> tuple[float, float]:
+def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
     """The Chernoff scale and the exponent at which it is reached."""
-    total = np.full(len(_EXPONENTS), math.log(1 / failure_prob))
+    total = np.zeros(len(_EXPONENTS))
     for m in set(levels):
         total += levels.count(m) * _chernoff_exponents(m, proven)
-    scales = total / _EXPONENTS
+    scales = (total + math.log(1 / failure_prob)) / _EXPONENTS
+    if reach:
+        scales = np.maximum(scales, total / ((1 - reach) * _EXPONENTS))
     at = int(scales.argmin())
     return float(scales[at]), float(_EXPONENTS[at])
 
@@ -132,8 +141,13 @@ def subgaussian_scale(levels: Sequence[int], failure_prob: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def scale_needed(levels: tuple[int, ...], failure_prob: float, certificate: str = "slippage") -> float:
+def scale_needed(
+    levels: tuple[int, ...], failure_prob: float, certificate: str = "slippage", reach: float = 0.0
+) -> float:
     """The least scale u = tolerance sqrt(n) / sigma that a certificate accepts, nearly, never too small.
+
+    With a `reach`, failing when a share r of the tolerance is already lost must have a probability of at most
+    failure_prob^(1 - r / reach), for every r: the envelope of a selection after a look   (docs/theory, section 6).
 
     >>> round((scale_needed((4,) * 10, 0.1) / 0.5) ** 2) in range(1100, 1140)
     True
@@ -147,13 +161,15 @@ def scale_needed(levels: tuple[int, ...], failure_prob: float, certificate: str 
     if not levels:
         return 0.0
     if certificate == "subgaussian":
+        assert not reach  # a look at sub-Gaussian noise loses nothing
         return subgaussian_scale(levels, failure_prob)
     proven = certificate == "proven"
     proven = proven and max(levels) > 2  # with two levels each the plain bound is proven, and cheaper
-    most, slope = _chernoff(levels, failure_prob, proven)
+    most, slope = _chernoff(levels, failure_prob, proven, reach)
     if _dp_work(levels, most, proven) > _MOST_CELLS:
         return most
-    return _least_scale(lambda u: dp_bound(levels, u, proven=proven), failure_prob, most, slope)
+    steep = math.log(1 / failure_prob) / reach if reach else 0.0
+    return _least_scale(lambda u: dp_bound(levels, u, proven=proven, slope=steep), failure_prob, most, slope)
 
 
 def _dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from levers.core.arrays import ArraySize, collapsed_copies, rao_hamming, smallest_array
 from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
+from levers.core.evening import evened
 from levers.core.near_orthogonal import swap_improved
 from levers.core.space import Codes
 
@@ -18,6 +19,8 @@ QUICK_SEARCH = 200_000
 """Squared runs times factors up to which a search from scratch takes a few milliseconds."""
 WARM_ROUNDS = 6
 """Rounds of swaps per column that improve a design which is nearly orthogonal to begin with."""
+MOST_UNEVEN = 0.03
+"""A rarer level than this is worth evening out, where only precision inside factors counts."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
 
@@ -34,18 +37,21 @@ class Origin(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def make_design(sizes: tuple[int, ...], n_runs: int, seed: int, origin: Origin | None = None) -> Design:
+def make_design(
+    sizes: tuple[int, ...], n_runs: int, seed: int, origin: Origin | None = None, even: bool = False
+) -> Design:
     """A design of at least `n_runs` runs, as good as is cheap to find; levels and runs are shuffled by the seed.
 
     Copies of the full factorial or of an exact array where they fit; copies and a nearly orthogonal rest where there
     are few; a nearly orthogonal design below one array; independent random columns where that is too long to search.
+    With `even`, levels are used equally often even where that costs an array its orthogonality.
     """
     rng = np.random.default_rng(seed)
     if math.prod(sizes) <= max(n_runs, max(sizes)):
         return _factorial(sizes, n_runs, rng)
     size = smallest_array(max(sizes), len(sizes))
-    copies, rest = _copies_and_rest(size, sizes, n_runs)
-    return _assembled(sizes, size, copies, rest, origin, rng)
+    copies, rest = _copies_and_rest(size, sizes, n_runs, even)
+    return _assembled(sizes, size, copies, rest, origin, rng, even)
 
 
 def _assembled(
@@ -55,6 +61,7 @@ def _assembled(
     rest: int,
     origin: Origin | None,
     rng: np.random.Generator,
+    even: bool = False,
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
     parts = []
@@ -64,9 +71,16 @@ def _assembled(
     if rest:
         parts.append(_nearly_orthogonal(sizes, rest, origin, rng))
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
+    if even and copies and _unevenness(rows, sizes) > MOST_UNEVEN:
+        rows, rest = evened(rows, sizes), rest or 1
     rows.flags.writeable = False
     kind = "orthogonal array" if not rest else "nearly orthogonal" if rest <= MOST_SWAP_RUNS else "random balanced"
     return Design(rows, sizes, kind)
+
+
+def _unevenness(rows: Codes, sizes: tuple[int, ...]) -> float:
+    """By how much the rarest level of any factor is rarer than it should be, as a share."""
+    return max(1 - m * int(np.bincount(rows[:, k], minlength=m).min()) / len(rows) for k, m in enumerate(sizes))
 
 
 def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
@@ -82,11 +96,11 @@ def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) ->
     return Design(rows, sizes, "full factorial")
 
 
-def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int) -> tuple[int, int]:
+def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int, even: bool) -> tuple[int, int]:
     """How many copies of an exact array to use, and how many runs to search for.
 
     An array that needs no collapsing is perfect. One that does leaves level counts uneven until there are several
-    copies, so short designs are better searched.
+    copies, so short designs are better searched. What is to be evened out anyway need not be whole copies.
     """
     if size is None:
         return 0, n_runs
@@ -97,7 +111,8 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
     if n_runs <= MOST_SWAP_RUNS:
         return 0, n_runs
     too_long = rest > MOST_SWAP_RUNS and size.n_runs <= 2.5 * rest
-    whole = rest and (copies >= WHOLE_COPIES or rest > 0.75 * size.n_runs or too_long)
+    nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and rest <= MOST_SWAP_RUNS)
+    whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
     return (copies + 1, 0) if whole else (copies, rest)
 
 
@@ -152,12 +167,17 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
 
 @lru_cache(maxsize=16)
 def certified_design(
-    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, origin: Origin | None = None, single: bool = False
+    sizes: tuple[int, ...],
+    runs_if_ideal: float,
+    seed: int,
+    origin: Origin | None = None,
+    single: bool = False,
+    most_coupling: float = math.inf,
 ) -> Design:
     """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
 
-    With `single`, only one factor can lose anything, and only precision inside factors counts. A few lengths are tried,
-    each from what the last one was short of.
+    With `single` only precision inside factors counts: because only one factor can lose anything, or because what
+    factors share is bounded by `most_coupling`. A few lengths are tried, each from what the last one was short of.
 
     >>> design = certified_design((3, 4, 2), 50.0, seed=1)
     >>> design.n_runs / design.inflation >= 50
@@ -167,9 +187,12 @@ def certified_design(
     margin = 0.0 if len(sizes) == 1 else min(0.7 * n_parameters, 0.04 * runs_if_ideal + 10)
     wanted = max(runs_if_ideal + margin, n_parameters + 2.0)
     while True:
-        design = make_design(sizes, math.ceil(wanted), seed, origin)
+        design = make_design(sizes, math.ceil(wanted), seed, origin, even=math.isfinite(most_coupling))
         if design.n_runs >= runs_if_ideal * design.charge(single):
-            return design
+            if most_coupling == math.inf or design.coupling <= most_coupling:
+                return design
+            wanted = 1.04 * design.n_runs + 1
+            continue
         excess = min(design.charge(single) - 1.0, 1.0)
         # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
         better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2

@@ -102,6 +102,22 @@ class Design:
                 begin = end
         return [blocks[k] for k in range(len(self.sizes))]
 
+    @cached_property
+    def coupling(self) -> float:
+        """p such that errors T, made alike inside factors by added noise, satisfy T <= p diag(T): 1 if independent.
+
+        T has `single_inflation` on its diagonal and the inverse information between factors (docs/theory, section 6).
+        """
+        if self.orthogonal or not math.isfinite(self.inflation):
+            return 1.0 if self.orthogonal else math.inf
+        [(_, values, vectors)] = self.spectrum
+        between = (vectors / values) @ vectors.T
+        begin = 0
+        for m in self.sizes:
+            between[begin : begin + m - 1, begin : begin + m - 1] = 0.0
+            begin += m - 1
+        return 1.0 + float(np.linalg.eigvalsh(between)[-1]) / self.single_inflation
+
     def charge(self, single: bool) -> float:
         """The inflation that a certificate must pay: for all factors at once, or for any one alone."""
         return self.single_inflation if single else self.inflation

@@ -6,7 +6,7 @@ section 5.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +99,7 @@ class Confidence:
     """What the radii are made of: a bound on the noise, and for each kind of claim its error and its mixture's rho.
 
     `pair_*` is for a level being ahead of another, `dismissal_*` for the one pair of a parent's levels that differ by
-    `min_effect`: one claim a factor, not one a pair, so its radius is smaller. `first_look` is a quantile for the first
-    block, whose size is fixed in advance: there a dismissal needs no radius that holds at all times.
+    `min_effect`: one claim a factor, not one a pair, so its radius is smaller.
     """
 
     noise_sd: float
@@ -108,19 +107,13 @@ class Confidence:
     pair_rho: float
     dismissal_error: float
     dismissal_rho: float
-    first_look: float | None = None
 
     def radii(self, information: Pairs) -> tuple[Pairs, Pairs]:
         """The radius of comparisons, and the radius of dismissals."""
         compare = anytime_radius(information, self.noise_sd, self.pair_error, self.pair_rho)
         if self.dismissal_error == 0:
             return compare, compare
-        dismiss = anytime_radius(information, self.noise_sd, self.dismissal_error, self.dismissal_rho)
-        if self.first_look is None:
-            return compare, dismiss
-        error = np.divide(1.0, np.sqrt(information), out=np.full_like(dismiss, np.inf), where=information > 0)
-        fixed = self.first_look * self.noise_sd * error
-        return compare, np.minimum(dismiss, fixed)
+        return compare, anytime_radius(information, self.noise_sd, self.dismissal_error, self.dismissal_rho)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +180,7 @@ def forecast(evidence: Evidence, growth: float, confidence: Confidence, now: Sta
     information = np.maximum(evidence.information, 1e-12)
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
-    later = replace(confidence, first_look=None)
-    return assess(shrunk, later.radii(information * growth), now.active, now.parents, ~now.open, known)
+    return assess(shrunk, confidence.radii(information * growth), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

@@ -92,6 +92,11 @@ def edge_world() -> World:
     return additive_world([[0.6, 0.6 - TOLERANCE / 3 * (1 + 1e-9), 0.0]] * 6)
 
 
+def look_world(gap: float, rivals: int) -> World:
+    """Ten parents at the edge of what a look may dismiss: some levels a gap behind the best, the rest half way."""
+    return additive_world([[0.5] + [0.5 - gap] * rivals + [0.25] * (3 - rivals) + [0.0]] * 10)
+
+
 def bernoulli_world() -> World:
     """Two factors that move a probability: gaps of half the tolerance of 0.2."""
     outcome = BernoulliOutcome({0: (0.1 + 1e-9, 0.0, 0.0), 1: (0.1 + 1e-9, 0.0)}, base=0.4)
@@ -119,6 +124,30 @@ def scenarios() -> list[Scenario]:
             {"min_effect": 0.6},
         ),
         Scenario("least effect at its edge", lambda seed: edge_world(), {"min_effect": 0.6}),
+        Scenario("look, one rival at a third", lambda seed: look_world(TOLERANCE / 3, 1), {"min_effect": 0.5}),
+        Scenario("look, three rivals at a third", lambda seed: look_world(TOLERANCE / 3, 3), {"min_effect": 0.5}),
+        Scenario("look, two rivals at a fifth", lambda seed: look_world(TOLERANCE / 5, 2), {"min_effect": 0.5}),
+        Scenario(
+            "look, proven, three rivals at a third",
+            lambda seed: look_world(TOLERANCE / 3, 3),
+            {"min_effect": 0.5, "certificate": "proven"},
+        ),
+        Scenario(
+            "look, noise estimated, one rival at a third",
+            lambda seed: look_world(TOLERANCE / 3, 1),
+            {"min_effect": 0.5},
+            known_noise=False,
+        ),
+        Scenario(
+            "look, P=2 known too",
+            lambda seed: random_world(10, 2, np.random.default_rng(seed), min_effect=0.5),
+            {"min_effect": 0.5, "max_parents": 2},
+        ),
+        Scenario(
+            "look, two-point noise",
+            lambda seed: additive_world([[0.5, 0.4, 0.0]] * 5, Noise(1.0, "two-point")),
+            {"min_effect": 0.5, "noise": "subgaussian"},
+        ),
         *worst,
         Scenario("one parent known, at the worst gap", lambda seed: one_parent_world(), {"max_parents": 1}),
         Scenario("mixed gaps", mixed_world),

@@ -5,19 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs_plan import (
-    LOOK_PAYS,
-    cheap_scale,
-    dismissal_block,
-    error_shares,
-    first_block,
-    look_error,
-    look_quantile,
-)
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_plan import cheap_scale, error_shares, first_block
+from levers.algorithms.cfs_settings import NOISES
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_count, check_positive
 from levers.core.construction import certified_design, largest_design
+from levers.core.look import Look
 from levers.core.lower_bounds import necessary_runs, worst_case_bound
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError
@@ -117,12 +112,12 @@ def plan(
     found = min(_FEW, len(levels))
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
     few = 2 * first + math.ceil(scale_needed(fewer, shares.selection, certificate) ** 2 * unit)
-    if min_effect is not None:
-        quantile = look_quantile(look_error(shares, whole.n_factors), certificate != "subgaussian")
-        settled = dismissal_block(n_levels, min_effect, noise_sd, quantile)
-        if settled < LOOK_PAYS * selection:
-            first = max(first, settled)
-            quick, few = first, math.ceil(1.15 * first)
+    worst = _worst_case(n_levels, levels, first, shares.selection, certificate, unit)
+    look = None if budget is not None else _look(problem, certificate, max_parents, min_effect)
+    if look is not None:
+        quick = _with_design(n_levels, math.ceil(look.n_runs))
+        few = math.ceil(quick + scale_needed((max(levels),), look.selection, certificate, look.reach) ** 2 * unit)
+        worst = _worst_case(n_levels, levels, quick, look.selection, certificate, unit, look.reach)
     return Plan(
         tolerance=tolerance,
         failure_prob=failure_prob,
@@ -130,7 +125,7 @@ def plan(
         n_factors=whole.n_factors,
         full_factorial=whole.n_assignments,
         one_shot_runs=one_shot,
-        worst_case_runs=_worst_case(n_levels, levels, first, shares.selection, certificate, unit),
+        worst_case_runs=worst,
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
@@ -152,15 +147,38 @@ def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
     return largest_design(tuple(n_levels), n_runs, 0).inflation
 
 
+def _look(problem: Problem, certificate: str, max_parents: int | None, min_effect: float | None) -> Look | None:
+    """The look that a study of this kind plans, if it plans one."""
+    subgaussian = certificate == CERTIFICATES[2]
+    return (
+        Cfs(
+            problem,
+            certificate=CERTIFICATES[0] if subgaussian else certificate,
+            noise=NOISES[1] if subgaussian else NOISES[0],
+            max_parents=max_parents,
+            min_effect=min_effect,
+            most_cells=10**18,  # a plan may be of any length
+        )
+        .start()
+        .look
+    )
+
+
 def _worst_case(
-    n_levels: Sequence[int], levels: tuple[int, ...], first: int, failure_prob: float, certificate: str, unit: float
+    n_levels: Sequence[int],
+    levels: tuple[int, ...],
+    first: int,
+    failure_prob: float,
+    certificate: str,
+    unit: float,
+    reach: float = 0.0,
 ) -> int:
     """The longest screening that the solver allows itself, then a selection over all levels.
 
     Designs over fewer levels are smaller but can be less even, so the selection gets a margin.
     """
     screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first)
-    selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate) ** 2 * unit))
+    selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate, reach) ** 2 * unit))
     return math.ceil(screening + 1.15 * selection + sum(n_levels))
 
 

@@ -1,0 +1,190 @@
+"""Studies with a planned look: what it decides, what is kept of it, and studies that began before there was one."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from levers.algorithms.base import Batch, Problem, Verdict
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_absorb import absorb
+from levers.algorithms.cfs_outlook import outlook
+from levers.algorithms.cfs_state import LOOK, SCREENING, SELECTION, CfsState
+from levers.algorithms.verification import verify
+from levers.core.codec import from_json, to_json
+from levers.errors import InvalidSettingError
+from levers.experiments.coverage import additive_world
+from levers.experiments.worlds import run_on_world
+from levers.simulation.scm import World
+from levers.simulation.truth import gap
+
+NULL = [[0.0] * 4] * 8
+EASY = additive_world([[0.0, 3.0, 0.0, 0.2], [2.0, 0.0, 0.0, 0.0], *NULL])
+CLOSE = additive_world([[0.0, 3.0, 2.9, 0.2], [2.0, 1.9, 0.0, 1.95], *NULL])
+
+
+def solver(world: World, known: bool = True, **options: Any) -> Cfs:
+    return Cfs(Problem(world.space, 0.5, 0.1, 1.0 if known else None), **{"min_effect": 0.5, **options})
+
+
+def states(cfs: Cfs, world: World, seed: int = 0) -> list[CfsState]:
+    """The states after each block, the first one included."""
+    rng, noise = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    found = [cfs.start()]
+    state = found[0]
+    while isinstance(step := cfs.ask(state, rng), Batch):
+        state = cfs.tell(state, step, world.sample(step.codes, noise).outcomes)
+        if state.sums.n_runs == 0:
+            found.append(state)
+    return found
+
+
+def test_a_look_dismisses_what_has_no_effect_and_drops_what_is_behind() -> None:
+    cfs = solver(EASY)
+    first, looked = states(cfs, EASY)[:2]
+    assert first.stage == LOOK
+    assert first.look is not None
+    assert first.target == first.look.n_runs
+    assert len([k for k in looked.closed if k >= 2]) >= 7
+    assert looked.active[:2] == ((1,), (0,))
+    assert {(e.factor, e.level) for e in looked.eliminations} >= {(0, 0), (0, 2), (1, 1), (1, 3)}
+    assert all(e.n_runs == looked.n_runs and e.gap > 0 for e in looked.eliminations)
+
+
+def test_a_study_may_end_with_its_look_and_says_what_that_certifies() -> None:
+    ended = [found for seed in range(6) if len(found := states(solver(EASY), EASY, seed)) == 2]
+    assert ended  # nothing was left to select
+    verdict = solver(EASY).verdict(ended[0][-1])
+    assert gap(EASY, verdict.assignment.codes) == 0
+    assert verdict.runs_by_stage == ((LOOK, verdict.n_runs),)
+    assert verdict.tolerance == pytest.approx(0.7 * 0.5)  # what the look may have lost
+    assert verdict.certificate == "slippage"
+    assert "effects of at least 0.5" in verdict.guarantee
+    assert "equal gaps are taken as the worst case" in verdict.guarantee
+    assert verdict.parents == ("X1", "X2")
+
+
+def test_levels_that_stay_close_are_selected_on_fresh_runs() -> None:
+    verdict = run_on_world(solver(CLOSE), CLOSE, 1)
+    assert [stage for stage, _ in verdict.runs_by_stage] == [LOOK, SELECTION]
+    assert verdict.tolerance == 0.5  # never below what the look was planned for
+    assert gap(CLOSE, verdict.assignment.codes) <= 0.5
+
+
+def test_a_dismissed_factor_stays_where_the_look_left_it() -> None:
+    for seed in range(4):
+        found = states(solver(CLOSE), CLOSE, seed)
+        looked, last = found[1], found[-1]
+        assert all(looked.leaders[k] == last.leaders[k] for k in looked.closed)
+        assert set(looked.closed) <= set(last.closed)
+
+
+def test_when_the_noise_is_not_known_a_first_block_measures_it() -> None:
+    cfs = solver(EASY, known=False)
+    first, measured, looked = states(cfs, EASY)[:3]
+    assert (first.stage, first.look) == (SCREENING, None)
+    assert measured.stage == LOOK
+    assert measured.look is not None
+    assert measured.closed == ()  # no factor is dismissed before the look
+    assert measured.noise_sd is not None
+    assert looked.n_runs - measured.n_runs > measured.look.n_runs
+    assert len(looked.closed) >= 6
+    known = solver(EASY).start().look
+    assert known is not None
+    assert measured.look.n_runs > known.n_runs  # the noise is taken for more than it is
+
+
+@pytest.mark.parametrize("options", [{}, {"certificate": "proven"}, {"noise": "subgaussian"}, {"max_parents": 8}])
+def test_every_kind_of_look_ends_within_tolerance_and_can_be_verified(options: dict[str, Any]) -> None:
+    cfs, kept = solver(EASY, **options), []
+    rng, noise, state = np.random.default_rng(3), np.random.default_rng(4), None
+    state = cfs.start()
+    while isinstance(step := cfs.ask(state, rng), Batch):
+        outcomes = EASY.sample(step.codes, noise).outcomes
+        kept.append(outcomes)
+        state = cfs.tell(state, step, outcomes)
+    assert isinstance(step, Verdict)
+    assert gap(EASY, step.assignment.codes) <= 0.5
+    outcomes = np.concatenate(kept)
+    assert verify(step, outcomes).ok
+    assert not verify(step, outcomes + np.linspace(0, 40, len(outcomes))).ok
+
+
+def test_a_state_with_a_look_survives_writing_and_reading() -> None:
+    for cfs in (solver(EASY), solver(EASY, noise="subgaussian")):
+        for state in states(cfs, EASY):
+            again = from_json(to_json(state), CfsState)
+            assert (again.look, again.rules, again.closed) == (state.look, state.rules, state.closed)
+            assert "Infinity" not in to_json(state)
+
+
+def test_a_level_that_a_look_drops_does_not_name_a_parent() -> None:
+    """With max_parents a factor is found on evidence of its own; a look may drop levels of factors without effect."""
+    dropped: set[int] = set()
+    for seed in range(20):
+        looked = states(solver(EASY, max_parents=8), EASY, seed)[1]
+        assert set(looked.parents) <= {0, 1}
+        dropped |= {e.factor for e in looked.eliminations}
+    assert dropped - {0, 1}  # it did happen
+
+
+def test_a_study_that_began_before_there_were_looks_goes_on_without_one() -> None:
+    cfs = solver(EASY)
+    old = dataclasses.replace(cfs.start(), stage=SCREENING, target=400.0, look=None, rules=1)
+    rng, noise, state = np.random.default_rng(0), np.random.default_rng(1), old
+    while isinstance(step := cfs.ask(state, rng), Batch):
+        state = cfs.tell(state, step, EASY.sample(step.codes, noise).outcomes)
+    assert {block.stage for block in state.blocks} == {SCREENING, SELECTION}
+    assert gap(EASY, step.assignment.codes) <= 0.5
+    shares = cfs.shares(old)
+    assert sum(shares) == pytest.approx(0.1)
+    assert shares.dismissal == pytest.approx(0.04)
+    assert cfs.known(old).min_effect == 0.5
+    assert cfs.known(cfs.start()).min_effect is None  # the look's alone
+
+
+def test_no_look_where_it_does_not_pay() -> None:
+    assert solver(EASY).looks
+    assert not solver(EASY, min_effect=0.05).looks
+    assert not solver(EASY, min_effect=None).looks
+    assert not Cfs(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900).looks
+    assert not solver(EASY, max_parents=1).looks  # one factor at most can lose: there is little to dismiss
+
+
+def test_past_runs_count_as_evidence_beside_a_look() -> None:
+    cfs = solver(CLOSE)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, size=(300, 10)).astype(np.int16)
+    y = CLOSE.sample(codes, rng).outcomes
+    before = absorb(cfs, cfs.start(), codes, y, "past data")
+    assert before.stage == LOOK
+    looked = states(cfs, CLOSE)[1]
+    after = absorb(cfs, looked, codes, y, "past data")
+    assert after.stage in (SCREENING, SELECTION)
+    assert after.reach == looked.reach > 0
+    assert not set(looked.closed) - set(after.closed)
+
+
+def test_what_is_to_come_is_told_during_a_look() -> None:
+    cfs = solver(EASY)
+    coming = outlook(cfs, cfs.start())
+    assert coming.likely is not None
+    assert coming.worst_case is not None
+    assert 0 < coming.likely < coming.worst_case
+    looked = states(cfs, CLOSE)[1]
+    interim = cfs.interim(dataclasses.replace(looked, finished=False))
+    assert interim is not None
+    assert interim.tolerance >= 0.35
+    assert cfs.interim(cfs.start()) is None
+
+
+def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
+    world = additive_world([[0.0, 3.0]] * 3)
+    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
+    verdict = run_on_world(cfs, world, 1)
+    other = dataclasses.replace(
+        verdict, blocks=(dataclasses.replace(verdict.blocks[0], digest="00000000"), *verdict.blocks[1:])
+    )
+    with pytest.raises(InvalidSettingError, match="another version"):
+        verify(other, np.zeros(verdict.n_runs))
