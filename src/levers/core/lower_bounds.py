@@ -25,7 +25,7 @@ def instance_bound(effects: Sequence[Sequence[float]], tolerance: float, failure
     """LB-A: E[runs] >= kl(delta, 1-delta) T_k for each factor whose other levels are more than eps behind.
 
     T_k = min_w max_j 2 sigma^2 (1/w_* + 1/w_j) / (Delta_j + eps)^2; the largest over factors is returned, 0 if none
-    qualifies (docs/theory, section 6).
+    qualifies (docs/theory, section 7).
 
     >>> instance_bound([[0.0, 2.0]], 0.5, 0.1, 1.0) > 2
     True
@@ -58,7 +58,7 @@ def _selection_time(distances: NDArray[np.float64], noise_sd: float) -> float:
 
 
 def worst_case_bound(n_levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float) -> float:
-    """LB-C: runs that any method needs on its worst effects (docs/theory, section 6).
+    """LB-C: runs that any method needs on its worst effects (docs/theory, section 7).
 
     For r factors with M levels (here: the r largest, M the least of them) and m <= r hits of gap eps/m, with
     p = ((m-1) + (r-m+1) delta)/r: the larger of (2 M sigma^2 / gap^2) kl(1/M, 1-p) if 1-p > 1/M
