@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
         ("optimize_function.py", "'heat': 'mid', 'speed': 3"),
         ("ask_and_tell.py", "'dose': 30, 'feed': "),
         ("study.py", "of the best with probability 90%"),
+        ("interaction.py", "yields 1.9"),
     ],
 )
 def test_examples_run(name: str, expected: str) -> None:

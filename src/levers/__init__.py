@@ -18,7 +18,7 @@ from levers.experiments.comparison import Comparison
 from levers.experiments.functions import optimize
 from levers.experiments.planning import Plan, plan
 from levers.experiments.worlds import run_on_world
-from levers.studies.managing import copy_study, create_study, delete_study, list_studies, load_study
+from levers.studies.managing import copy_study, create_study, delete_study, list_studies, load_study, merge_study
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 from levers.studies.trials import Trial, TrialState
@@ -52,6 +52,7 @@ __all__ = [
     "list_studies",
     "load_study",
     "make_algorithm",
+    "merge_study",
     "optimize",
     "plan",
     "run_on_world",

@@ -188,3 +188,10 @@ def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
     )
     with pytest.raises(InvalidSettingError, match="another version"):
         verify(other, np.zeros(verdict.n_runs))
+
+
+def test_numbers_that_no_experiment_has_plan_no_look() -> None:
+    assert not Cfs(Problem(EASY.space, 1e300, 0.1, 1e-300), min_effect=1e300).looks
+    assert not Cfs(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-300).looks
+    with pytest.raises(InvalidSettingError, match="raise the tolerance"):
+        Cfs(Problem(EASY.space, 1e-200, 0.1, 1.0), min_effect=1.0)

@@ -13,6 +13,7 @@ from levers.core.look import Look, plan_look, plan_subgaussian_look
 from levers.core.screening import Confidence, Knowledge
 from levers.errors import InvalidSettingError
 
+_ODD = 1e6
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
 MOST_CELLS = 200_000_000
@@ -86,6 +87,8 @@ class CfsSettings(AlgorithmBase):
         if self.min_effect is None or self.problem.tolerance is None or self.problem.noise_sd == 0:
             return False
         noise_sd = self.problem.noise_sd or self.tolerance
+        if not all(1 / _ODD < x / noise_sd < _ODD for x in (self.min_effect, self.tolerance)):
+            return False  # numbers that no experiment has
         whole = tuple((m, True) for m in self.space.n_levels)
         levels = certified_levels(self.space.n_levels, self.max_parents)
         single = (cheap_scale(levels, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
@@ -141,7 +144,8 @@ class CfsSettings(AlgorithmBase):
             return math.inf
         levels = certified_levels(self.space.n_levels, self.max_parents)
         scale = cheap_scale(levels, self.shares().selection, self.bound)
-        return max((scale * noise_sd / self.tolerance) ** 2, float(self.first_screening() or 0))
+        ratio = scale * noise_sd / self.tolerance
+        return max(ratio * ratio, float(self.first_screening() or 0))  # infinite, not an error, where it overflows
 
     def most_runs(self) -> float:
         """Runs of the largest design that may come up, as far as is known before the first run."""

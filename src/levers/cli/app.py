@@ -19,7 +19,7 @@ from levers.cli.plan import plan
 from levers.cli.reproduce import reproduce
 from levers.cli.runs import correct, fail, import_past, tell
 from levers.cli.storages import storage_app
-from levers.cli.studies import copy, create, delete, studies
+from levers.cli.studies import copy, create, delete, merge, studies
 from levers.cli.tokens import token_app
 from levers.cli.trials import export, trials
 from levers.errors import LeversError, NotFinishedError
@@ -42,7 +42,7 @@ app.command()(ask)
 for with_numbers in (tell, fail, correct):
     app.command(cls=CommandWithNumbers)(with_numbers)
 app.command("import")(import_past)
-for command in (status, effects, forecast, verdict, trials, log, export, plot, copy, delete):
+for command in (status, effects, forecast, verdict, trials, log, export, plot, copy, merge, delete):
     app.command()(command)
 app.command()(dashboard)
 app.add_typer(token_app, name="token")

@@ -1,4 +1,4 @@
-"""`levers create`, `studies`, `copy`, `delete`: the studies themselves."""
+"""`levers create`, `studies`, `copy`, `merge`, `delete`: the studies themselves."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +20,9 @@ from levers.cli.render import Format
 from levers.cli.rows import StudyRow
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError
-from levers.studies.managing import copy_study, create_study, delete_study, list_studies
-from levers.studies.space_files import read_space
+from levers.studies.managing import copy_study, create_study, delete_study, list_studies, merge_study
+from levers.studies.space_files import SpaceFile, read_space
+from levers.studies.words import several
 
 
 def create(
@@ -29,6 +30,7 @@ def create(
     space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")] = None,
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")] = None,
+    merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")] = None,
     goal: Annotated[str, typer.Option(help="maximize or minimize.")] = "maximize",
     tolerance: Annotated[float | None, typer.Option(help="How far from the best is good enough.")] = None,
     failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that.")] = 0.1,
@@ -53,7 +55,8 @@ def create(
     """
     if (space is None) == (not factor):
         raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
-    levers, forbidden = read_space(space) if space is not None else (parse_factors(factor or []), [])
+    found = read_space(space) if space is not None else SpaceFile(parse_factors(factor or []), [], [])
+    levers = found.space
     study = create_study(
         name,
         levers,
@@ -65,7 +68,8 @@ def create(
         min_effect=min_effect,
         budget=budget,
         algorithm=algorithm,
-        forbidden=[*forbidden, *(_combination(levers, text) for text in forbid or [])],
+        forbidden=[*found.forbidden, *(_combination(levers, text) for text in forbid or [])],
+        merged=[*found.merged, *(_names(text) for text in merge or [])],
         storage=storage,
         seed=seed,
         block_size=block_size,
@@ -104,6 +108,32 @@ def copy(
     check_exists(name, storage)
     made = copy_study(name, new_name, storage, to)
     typer.echo(f"copied {name!r} to {new_name!r} in {made.storage.url}: {made.status().n_complete} outcomes")
+
+
+def merge(
+    name: Name,
+    new_name: Annotated[str, typer.Argument(help="The new study's name.", metavar="NEW_NAME")],
+    factors: Annotated[str, typer.Argument(help="The levers to study as one: heat,speed.", metavar="LEVERS")],
+    budget: Annotated[int | None, typer.Option(help="Runs from here on, if the study has a budget.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same design.")] = None,
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Go on with levers that influence each other studied as one: a new study, with the runs so far as evidence.
+
+    \b
+    Example:
+      levers merge oven oven-2 heat,speed
+    """
+    check_exists(name, storage)
+    made = merge_study(name, new_name, _names(factors), storage, budget=budget, seed=seed)
+    n_past = sum(len(past.values) for past in made.state.past)
+    typer.echo(
+        f"created {new_name!r} in {made.storage.url}: {' + '.join(_names(factors))} as one lever of "
+        f"{max(made.spec.merging.inner.n_levels)} levels, with {several(n_past, 'run', 'runs')} of {name!r} as "
+        f"evidence\n"
+        f"{made.forecast()}\n"
+        f"next: {command('ask', new_name, '-n', made.spec.block_size or 8, '--sheet', 'runs.csv')}"
+    )
 
 
 def delete(
@@ -148,6 +178,11 @@ def _levels(texts: list[str]) -> list[Level]:
         except ValueError:
             continue
     return list(texts)
+
+
+def _names(text: str) -> list[str]:
+    """`heat,speed`"""
+    return [name.strip() for name in text.split(",")]
 
 
 def _combination(space: Space, text: str) -> dict[str, Level]:

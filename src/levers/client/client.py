@@ -65,6 +65,7 @@ class Client:
         budget: int | None = None,
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),
+        merged: Iterable[Sequence[str]] = (),
         seed: int | None = None,
         block_size: int | None = None,
         **options: Any,
@@ -82,6 +83,7 @@ class Client:
             "budget": budget,
             "algorithm": algorithm,
             "forbidden": [dict(one) for one in forbidden],
+            "merged": [list(names) for names in merged],
             "seed": seed,
             "block_size": block_size,
             "options": options,
@@ -101,6 +103,14 @@ class Client:
     def copy_study(self, name: str, new_name: str) -> RemoteStudy:
         """Copy a study with its whole log, under another name."""
         made = self._transport.change(f"{self.study(name).path}/copy", {"name": new_name})
+        return RemoteStudy(made["name"], self._transport)
+
+    def merge_study(
+        self, name: str, new_name: str, factors: Sequence[str], *, budget: int | None = None, seed: int | None = None
+    ) -> RemoteStudy:
+        """Begin a study there in which some levers of another are studied as one; see `levers.merge_study`."""
+        body = {"name": new_name, "factors": list(factors), "budget": budget, "seed": seed}
+        made = self._transport.change(f"{self.study(name).path}/merge", body)
         return RemoteStudy(made["name"], self._transport)
 
     def delete_study(self, name: str) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from levers.core.merging import forbidden_combinations
+from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Factor, Space
 from levers.errors import StorageError
 from levers.experiments.planning import Plan, TradeOff
@@ -38,6 +38,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
         space=space,
         options=tuple(sorted(data["options"].items())),
         forbidden=forbidden_combinations(space, data["forbidden"]),
+        merged=merged_groups(space, data.get("merged", [])),  # a service of 0.1.0 has none
     )
 
 

@@ -1,7 +1,8 @@
-"""Combinations that cannot be run: the factors they tie together become one factor of the combinations allowed.
+"""Factors that are studied as one: because they influence each other, or because some combinations cannot be run.
 
-An additive model of two factors is a special case of any model of the pair, so nothing is assumed that was not assumed
-before, every run of the merged space can be made, and every theorem applies to it as it stands.
+Such factors become one factor whose levels are the combinations allowed. An additive model of two factors is a special
+case of any model of the pair, so nothing is assumed that was not assumed before, every run of the merged space can be
+made, and every theorem applies to it as it stands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,25 @@ MAX_MERGED = 256
 
 Forbidden = tuple[tuple[tuple[str, Level], ...], ...]
 """Combinations that cannot be run, each as (factor, level) parts."""
+Groups = tuple[tuple[str, ...], ...]
+"""Factors that are studied as one, by name."""
+
+
+def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
+    """Check groups of factors against the space: each names two or more.
+
+    >>> merged_groups(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), [["speed", "heat"]])
+    (('speed', 'heat'),)
+    """
+    found = []
+    for group in given:
+        names = () if isinstance(group, str) or not isinstance(group, Sequence) else tuple(group)
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InvalidSpaceError(f"factors to be merged are two or more different names, not {group!r}")
+        for name in names:
+            space.position(name)
+        found.append(names)
+    return tuple(found)
 
 
 def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -> Forbidden:
@@ -58,15 +78,17 @@ class Merging:
     tables: tuple[Codes, ...]
 
     @classmethod
-    def of(cls, space: Space, forbidden: Forbidden) -> "Merging":
-        """Merge what the forbidden combinations tie together; without any, both spaces are the same."""
+    def of(cls, space: Space, forbidden: Forbidden, merged: Groups = ()) -> "Merging":
+        """Merge what is to be merged and what forbidden combinations tie together; else both spaces are the same."""
         ties = nx.Graph()
         ties.add_nodes_from(range(space.n_factors))
         for combination in forbidden:
             nx.add_path(ties, [space.position(name) for name, _ in combination])
+        for names in merged:
+            nx.add_path(ties, [space.position(name) for name in names])
         groups = tuple(sorted(tuple(sorted(part)) for part in nx.connected_components(ties)))
         tables = tuple(_allowed(space, group, forbidden) for group in groups)
-        if not forbidden:
+        if not forbidden and not merged:
             return cls(space, space, groups, tables)
         factors = [_merged(space, group, table) for group, table in zip(groups, tables, strict=True)]
         return cls(space, Space(factors), groups, tables)
@@ -130,8 +152,8 @@ def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
 
 def _too_many(names: Sequence[str], n_cells: int) -> str:
     return (
-        f"the forbidden combinations tie {', '.join(names)} together into one factor of {n_cells} combinations, "
-        f"more than {MAX_MERGED}; forbid fewer, or leave out levels"
+        f"{', '.join(names)} would be studied as one factor of {n_cells} combinations, more than {MAX_MERGED}; "
+        "merge or forbid fewer, or leave out levels"
     )
 
 

@@ -10,7 +10,7 @@ from levers.algorithms.base import Batch
 from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_absorb import absorb
 from levers.algorithms.cfs_state import PAST
-from levers.studies.events import Created, Decided, Event, Numbers, Opened, Revised
+from levers.studies.events import Created, Decided, Event, Imported, Numbers, Opened, Revised
 from levers.studies.fold import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState
 from levers.studies.spec import StudySpec
 from levers.studies.trials import TrialState
@@ -56,6 +56,16 @@ def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -
     if isinstance(spec.solver, Cfs) and len(values):
         return absorb(spec.solver, known, codes, spec.sign * values, stage)
     return known
+
+
+def finished_runs(state: StudyState, name: str) -> list[Event]:
+    """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes."""
+    found = [Imported(past.codes, past.values, past.note) for past in state.past]
+    for i, block in enumerate(state.blocks):
+        codes, values = _finished_rows(block)
+        if block.role != SET_ASIDE and len(values):
+            found.append(Imported(state.spec.merging.expand(codes), values, f"block {i} of {name}"))
+    return list(found)
 
 
 def next_trials(state: StudyState, n: int) -> Numbers:

@@ -263,7 +263,7 @@ def _words(
         yield (
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
             f"they do not; study them as one lever of {first.n_levels * second.n_levels} combinations, "
-            "with these runs imported"
+            "with these runs as evidence (levers merge)"
         )
     if lack is not None and lack.p_value < level and not suspects:
         yield (

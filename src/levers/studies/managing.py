@@ -3,14 +3,15 @@
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
-from levers.core.merging import forbidden_combinations
+from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
 from levers.errors import StudyError
-from levers.studies.deciding import first_events
-from levers.studies.events import Record
+from levers.studies.deciding import finished_runs, first_events
+from levers.studies.events import Event, Record
 from levers.studies.reading import login_name
 from levers.studies.spec import StudySpec
 from levers.studies.storage import Storage, open_storage
@@ -32,6 +33,7 @@ def create_study(
     budget: int | None = None,
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
+    merged: Iterable[Sequence[str]] = (),
     storage: str | Storage | None = None,
     seed: int | None = None,
     block_size: int | None = None,
@@ -42,7 +44,8 @@ def create_study(
 
     `storage` is None for memory, `sqlite:///levers.db` or `postgresql+psycopg://user@host/database`. `block_size` is
     how many runs a sheet groups together and `ask` on the command line hands out at a time. `forbidden` lists
-    combinations that cannot be run, as in `[{"heat": "high", "speed": 4}]`. Without a seed one is drawn and kept.
+    combinations that cannot be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each
+    other and are studied as one, as in `[["heat", "speed"]]`. Without a seed one is drawn and kept.
 
     >>> study = create_study("line 3", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
     >>> study.status().state
@@ -67,6 +70,7 @@ def create_study(
         seed=secrets.randbits(31) if seed is None else seed,
         block_size=block_size,
         forbidden=forbidden_combinations(levers, forbidden),
+        merged=merged_groups(levers, merged),
     )
     return _begin(name, spec, open_storage(storage), who)
 
@@ -97,7 +101,45 @@ def copy_study(name: str, new_name: str, storage: str | Storage, to_storage: str
     return Study(new_name, target, target.create(new_name, records))
 
 
-def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None) -> Study:
+def merge_study(
+    name: str,
+    new_name: str,
+    factors: Sequence[str],
+    storage: str | Storage,
+    *,
+    budget: int | None = None,
+    seed: int | None = None,
+    who: str | None = None,
+) -> Study:
+    """Begin a new study in which some levers of another are studied as one, with the runs made so far as evidence.
+
+    For levers that turned out to influence each other: as one lever, whose levels are the combinations, they keep the
+    model additive. The new study's first block is fresh; after it the old runs count, block by block. The old study
+    stays as it is. A study with a budget needs a new one, for the runs from here on.
+    """
+    check_name(new_name)
+    opened = open_storage(storage)
+    state = Study(name, opened, opened.find(name)).state
+    old = state.spec
+    if old.algorithm != "cfs":
+        raise StudyError(f"{old.algorithm} cannot use runs that it did not ask for; only cfs can go on with them")
+    options = dict(old.options)
+    if ("budget" in options) != (budget is not None):
+        have = "the study has a tolerance, not a budget" if budget is not None else "the study has a budget"
+        raise StudyError(f"{have}; {'leave it out' if budget is not None else 'give one for the runs from here on'}")
+    if budget is not None:
+        options["budget"] = budget
+    spec = replace(
+        old,
+        merged=old.merged + merged_groups(old.space, [factors]),
+        options=tuple(sorted(options.items())),
+        seed=secrets.randbits(31) if seed is None else seed,
+    )
+    return _begin(new_name, spec, opened, who, finished_runs(state, name))
+
+
+def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None, past: Iterable[Event] = ()) -> Study:
     by, now = who if who is not None else login_name(), time.time()
-    records = [Stored.of(Record(i + 1, now, by, event)) for i, event in enumerate(first_events(spec))]
+    events = [*first_events(spec), *past]
+    records = [Stored.of(Record(i + 1, now, by, event)) for i, event in enumerate(events)]
     return Study(name, storage, storage.create(name, records), who=who)

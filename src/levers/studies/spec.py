@@ -10,7 +10,7 @@ from levers.algorithms.base import Algorithm, Problem
 from levers.algorithms.registry import make_algorithm
 from levers.core.checks import check_choice, check_count
 from levers.core.codec import serialisable
-from levers.core.merging import Forbidden, Merging
+from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
 from levers.errors import InvalidSettingError, InvalidSpaceError
 from levers.studies.reserved import RESERVED
@@ -40,6 +40,7 @@ class StudySpec:
     seed: int = 0
     block_size: int | None = None
     forbidden: Forbidden = ()
+    merged: Groups = ()
 
     def __post_init__(self) -> None:
         check_choice("goal", self.goal, GOALS)
@@ -58,7 +59,7 @@ class StudySpec:
     @cached_property
     def merging(self) -> Merging:
         """The space as the algorithm sees it."""
-        return Merging.of(self.space, self.forbidden)
+        return Merging.of(self.space, self.forbidden, self.merged)
 
     @cached_property
     def solver(self) -> Algorithm:

@@ -215,7 +215,8 @@ def _provisos(state: StudyState) -> Iterator[str]:
     if merging.is_merged:
         tied = [merging.inner.factors[i].name for i, group in enumerate(merging.groups) if len(group) > 1]
         yield (
-            f"{', '.join(tied)} studied as one lever each, because of forbidden combinations: "
+            f"{', '.join(tied)} studied as one lever each, because of "
+            f"{'forbidden combinations' if not state.spec.merged else 'what they do to each other'}: "
             "the answer is the best of all allowed settings, and the theorem covers it"
         )
     if state.n_past_used:

@@ -1,6 +1,6 @@
-"""List, create, read, delete and copy studies."""
+"""List, create, read, delete, copy and merge studies."""
 
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Body, Request, Response
 
@@ -8,7 +8,7 @@ from levers.algorithms.registry import option_names
 from levers.core.space import Factor, Space
 from levers.errors import InvalidSettingError, LeversError, StorageError, StudyExistsError
 from levers.studies import views
-from levers.studies.managing import copy_study, create_study, delete_study
+from levers.studies.managing import copy_study, create_study, delete_study, merge_study
 from levers.studies.study import Study
 from levers.web.api.answering import (
     Key,
@@ -23,7 +23,7 @@ from levers.web.api.answering import (
     study_of,
 )
 from levers.web.api.shapes import Page, StudyShape
-from levers.web.api.wire import CopyTo, Factors, NewStudy
+from levers.web.api.wire import CopyTo, Factors, MergeTo, NewStudy
 from levers.web.paths import address, name_of
 from levers.web.service import log
 
@@ -91,11 +91,12 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
             budget=body.budget,
             algorithm=body.algorithm,
             forbidden=body.forbidden,
+            merged=body.merged,
             storage=service.storage,
             seed=body.seed,
             block_size=body.block_size,
             who=who,
-            **body.options,
+            **cast(dict[str, Any], body.options),
         )
     except StudyExistsError:
         study = _made_before(service.open(body.name), key)
@@ -145,6 +146,27 @@ def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key
     except StudyExistsError:
         made = _made_before(service.open(body.name), key)
     return _created(request, made, key, f"copy {study.name} {body.model_dump_json()}")
+
+
+@router.post(
+    "/studies/{name}/merge",
+    operation_id="mergeStudy",
+    summary="Go on with levers that influence each other studied as one",
+    status_code=201,
+    response_model=StudyShape,
+    responses={**_CREATED, **responses(404)},
+)
+def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: Key = None) -> Response:
+    """A new study, with all runs of the old one as evidence. The old one stays as it is."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    who = service.allow(request, "admin").who
+    try:
+        made = merge_study(
+            study.name, body.name, body.factors, service.storage, budget=body.budget, seed=body.seed, who=who
+        )
+    except StudyExistsError:
+        made = _made_before(service.open(body.name), key)
+    return _created(request, made, key, f"merge {study.name} {body.model_dump_json()}")
 
 
 def space_of(factors: Factors) -> Space:

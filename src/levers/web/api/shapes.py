@@ -115,6 +115,7 @@ class StudyShape(Shape):
     seed: int
     block_size: int | None
     forbidden: list[Params]
+    merged: list[list[str]]
 
     @classmethod
     def of(cls, name: str, spec: StudySpec) -> "StudyShape":
@@ -131,6 +132,7 @@ class StudyShape(Shape):
             seed=spec.seed,
             block_size=spec.block_size,
             forbidden=[dict(parts) for parts in spec.forbidden],
+            merged=[list(names) for names in spec.merged],
         )
 
 

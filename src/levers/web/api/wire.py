@@ -105,6 +105,9 @@ class NewStudy(Wire):
     forbidden: Annotated[list[Row], Field(fail_fast=True)] = Field(
         default=[], description="Levels that cannot be run together."
     )
+    merged: Annotated[list[Annotated[list[str], Short]], Short] = Field(
+        default=[], description="Levers that influence each other, studied as one."
+    )
     seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
     block_size: Count | None = None
     options: Annotated[dict[str, Level | None], Short] = Field(
@@ -116,6 +119,15 @@ class CopyTo(Wire):
     """The name of the copy."""
 
     name: str
+
+
+class MergeTo(Wire):
+    """The name of the new study, the levers that it studies as one, and its budget if the old one has one."""
+
+    name: str
+    factors: Annotated[list[str], Short]
+    budget: Count | None = None
+    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
 
 
 class Ask(Wire):

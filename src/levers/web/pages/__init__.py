@@ -14,6 +14,7 @@ from levers.web.pages import (
     creating,
     files,
     listing,
+    merging,
     runs,
     static,
     study,
@@ -44,7 +45,7 @@ def add_pages(app: FastAPI) -> None:
     service = app.state.service
     app.state.sights, app.state.demos = Sights(), Demos(service)
     # `creating` before `study`: /studies/new is the form, unless a study has that name
-    for module in (static, listing, creating, access, compare, api_list, files, runs, trials, verdict, study):
+    for module in (static, listing, creating, access, compare, api_list, files, merging, runs, trials, verdict, study):
         app.include_router(module.router)
 
 

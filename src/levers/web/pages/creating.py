@@ -47,12 +47,18 @@ def create(request: Request, form: Posted) -> Response:
     draft = Draft.of(form)
     if text_of(form, "more_rows") or text_of(form, "show_plan"):
         return _form(request, draft, 200)
-    space, forbidden, settings = draft.space, draft.forbidden, draft.settings
+    space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
     if draft.problems or space is None:
         return _form(request, draft, 422)
     try:
         study = create_study(
-            draft.fields["name"], space, forbidden=forbidden, storage=service.storage, who=access.who, **settings
+            draft.fields["name"],
+            space,
+            forbidden=forbidden,
+            merged=merged,
+            storage=service.storage,
+            who=access.who,
+            **settings,
         )
     except LeversError as error:
         message = message_of(error)
@@ -73,12 +79,12 @@ def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = Tr
     if draft.is_blank:
         waiting = "The plan appears here once there are factors with their levels, and a tolerance."
     else:
-        space, forbidden, settings = draft.space, draft.forbidden, draft.settings
+        space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
         if draft.problems or space is None:
             waiting = "; ".join(dict.fromkeys(draft.problems.values()))
         else:
             try:
-                asked = question(space, forbidden, settings)
+                asked = question(space, forbidden, merged, settings)
                 found, buys = planned(asked), bought(asked) if with_buys else None
             except LeversError as error:
                 waiting = str(error)

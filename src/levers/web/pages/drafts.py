@@ -7,15 +7,16 @@ from typing import Any
 
 from starlette.datastructures import FormData
 
+from levers.core.merging import merged_groups
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
 from levers.studies.sheets.text import utf8
 from levers.web.forms import file_of, text_of
-from levers.web.pages.space_text import made_space, parse_forbidden, parse_levels, parse_text
+from levers.web.pages.space_text import Typed, made_space, parse_forbidden, parse_levels, parse_merged, parse_text
 from levers.web.pages.words import decimal, whole
 
 TEXTS = ("name", "table", "goal", "tolerance", "failure_prob", "noise_sd", "max_parents", "min_effect", "budget")
-MORE = ("block_size", "seed", "forbidden")
+MORE = ("block_size", "seed", "forbidden", "merged")
 _DEFAULTS = {"goal": "maximize", "failure_prob": "0.1"}
 _EMPTY_ROWS, _MOST_ROWS, _LONGEST = 3, 500, 2_000_000
 
@@ -60,7 +61,7 @@ class Draft:
     def space(self) -> Space | None:
         """The levers; None when something is wrong with them."""
         found = self._try("factors", self._factors)
-        return None if found is None else self._try("factors", lambda: made_space(found[0]))
+        return None if found is None else self._try("factors", lambda: made_space(found.factors))
 
     @cached_property
     def forbidden(self) -> list[Mapping[str, Level]]:
@@ -70,16 +71,26 @@ class Draft:
             return []
         from_file = self._try("factors", self._factors)
         typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
-        return [*(from_file[1] if from_file else []), *(typed or [])]
+        return [*(from_file.forbidden if from_file else []), *(typed or [])]
 
-    def _factors(self) -> tuple[list[tuple[str, list[Level]]], list[Any]]:
+    @cached_property
+    def merged(self) -> list[list[str]]:
+        """Levers that are studied as one."""
+        space = self.space
+        if space is None:
+            return []
+        from_file = self._try("factors", self._factors)
+        groups = [*(from_file.merged if from_file else []), *parse_merged(self.fields["merged"])]
+        return groups if self._try("merged", lambda: merged_groups(space, groups)) is not None else []
+
+    def _factors(self) -> Typed:
         factors = [(name, parse_levels(levels)) for name, levels in self.rows]
         try:
-            more, forbidden = parse_text(self.fields["table"])
+            more = parse_text(self.fields["table"])
         except LeversError as error:
             self.problems.setdefault("table", str(error))
             raise InvalidSpaceError("the pasted table cannot be read") from None
-        return [*factors, *more], forbidden
+        return more._replace(factors=[*factors, *more.factors])
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -132,6 +143,7 @@ FIELD_OF = {
     "seed": "seed",
     "goal": "goal",
     "forbidden": "forbidden",
+    "merge": "merged",
     "study's name": "name",
     "study called": "name",
     "factor": "factors",

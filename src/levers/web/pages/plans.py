@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from levers.algorithms.cfs_plan import error_shares, first_block
-from levers.core.merging import Merging, forbidden_combinations
+from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.screening import noise_upper_bound
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, LeversError
@@ -54,9 +54,11 @@ class Planned:
     guesses: tuple[tuple[float, Plan], ...]
 
 
-def question(space: Space, forbidden: list[Mapping[str, Level]], settings: Mapping[str, Any]) -> Question:
-    """What is to be planned. Factors that forbidden combinations tie together count as one."""
-    inner = Merging.of(space, forbidden_combinations(space, forbidden)).inner
+def question(
+    space: Space, forbidden: list[Mapping[str, Level]], merged: list[list[str]], settings: Mapping[str, Any]
+) -> Question:
+    """What is to be planned. Merged factors, and those that forbidden combinations tie together, count as one."""
+    inner = Merging.of(space, forbidden_combinations(space, forbidden), merged_groups(space, merged)).inner
     names = ("tolerance", "budget", "failure_prob", "noise_sd", "max_parents", "min_effect")
     return Question(tuple(inner.n_levels), **{name: settings[name] for name in names})
 

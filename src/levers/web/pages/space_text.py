@@ -1,10 +1,9 @@
 """Levers as people write them down: `heat: low, mid, high`, rows of a table, or a space file."""
 
 import csv
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from levers.core.space import Factor, Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError
@@ -18,8 +17,16 @@ MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 """More than anybody types; a study over the API or the command line may have more."""
 
 
-def parse_text(text: str) -> tuple[list[tuple[str, list[Level]]], list[Mapping[str, Any]]]:
-    """Factors with their levels, and forbidden combinations if it is a space file that has some.
+class Typed(NamedTuple):
+    """Factors with their levels, and what a space file says besides: forbidden combinations, merged levers."""
+
+    factors: list[tuple[str, list[Level]]]
+    forbidden: list[Mapping[str, Any]]
+    merged: list[list[str]]
+
+
+def parse_text(text: str) -> Typed:
+    """What is meant by a text: lines of factors and levels, a table, or a space file.
 
     >>> parse_text("heat: low, mid, high\\nspeed;1,5;2")[0]
     [('heat', ['low', 'mid', 'high']), ('speed', [1.5, 2.0])]
@@ -27,10 +34,10 @@ def parse_text(text: str) -> tuple[list[tuple[str, list[Level]]], list[Mapping[s
     [('heat', ['low', 'high'])]
     """
     if text.lstrip().startswith("{") or re.search(r"^\s*\[\[?\s*(factors|forbidden)\s*\]", text, re.MULTILINE):
-        space, forbidden = parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
-        return [(factor.name, list(factor.levels)) for factor in space.factors], list(forbidden)
-    found = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
-    return found, []
+        found = parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
+        return Typed([(f.name, list(f.levels)) for f in found.space.factors], found.forbidden, found.merged)
+    lines = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
+    return Typed(lines, [], [])
 
 
 def _line(line: str, i: int) -> tuple[str, list[Level]]:
@@ -100,6 +107,15 @@ def parse_forbidden(space: Space, text: str) -> list[dict[str, Level]]:
     return [_combination(space, line) for line in text.splitlines() if line.strip()]
 
 
+def parse_merged(text: str) -> list[list[str]]:
+    """Levers that influence each other, one group a line: `heat, speed`.
+
+    >>> parse_merged("heat, speed")
+    [['heat', 'speed']]
+    """
+    return [[name.strip() for name in re.split(r"[,;]", line)] for line in text.splitlines() if line.strip()]
+
+
 def _combination(space: Space, line: str) -> dict[str, Level]:
     found: dict[str, Level] = {}
     for part in re.split(r"[,;]", line):
@@ -110,8 +126,3 @@ def _combination(space: Space, line: str) -> dict[str, Level]:
         place = level_finder(factor)(level)
         found[factor.name] = factor.levels[place] if place > UNKNOWN and place >= 0 else level.strip()
     return found
-
-
-def written(space: Space, forbidden: list[Mapping[str, Any]]) -> str:
-    """A space as text that `parse_text` reads; as JSON, which keeps the kind of every level."""
-    return json.dumps({"factors": {f.name: list(f.levels) for f in space.factors}, "forbidden": forbidden}, indent=1)

@@ -1,12 +1,14 @@
 """The page of a study: where it stands, the runs that are out, charts, and how it follows what others do."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from levers.studies.fold import StudyState
 from levers.studies.study import Study
 from levers.web.pages.headline import Headline
 from levers.web.pages.open_runs import open_runs
@@ -14,6 +16,9 @@ from levers.web.pages.rendering import fragment, page, part, service_of
 from levers.web.paths import name_of
 from levers.web.refusing import RefusedError
 from levers.web.seen import Sight, Sights
+
+if TYPE_CHECKING:
+    from levers.studies.diagnostics import Additivity
 
 CHARTS = ("effects", "elimination", "forecast", "history", "evidence")
 """What is on the page from the start."""
@@ -106,7 +111,9 @@ def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
     _, sight = opened(request, name)
     with service_of(request).slowly():
-        given = {"charts": sight.charts(CHECKS), "doubt": doubt(sight), **context(sight)}
+        found = doubt(sight)
+        given = {"charts": sight.charts(CHECKS), "doubt": found, "remedies": remedies(sight.state, found)}
+        given |= context(sight)
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))
     return page(request, "checks.html", **given)
@@ -117,6 +124,16 @@ def doubt(sight: Sight) -> Any:
     from levers.studies.diagnostics import additivity
 
     return sight.kept("additivity", lambda: additivity(sight.state))
+
+
+def remedies(state: StudyState, found: "Additivity") -> list[tuple[str, str]]:
+    """For each pair that seems to interact: its levers in words, and the query of the page that merges them."""
+    if state.spec.algorithm != "cfs":
+        return []
+    merging = state.spec.merging
+    pairs = [(*merging.groups[pair.first], *merging.groups[pair.second]) for pair in found.suspects]
+    names = [[state.spec.space.names[k] for k in pair] for pair in pairs]
+    return [(" and ".join(group), urlencode([("factors", one) for one in group])) for group in names]
 
 
 @router.get("/studies/{name}/stream")

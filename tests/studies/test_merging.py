@@ -1,0 +1,202 @@
+"""Levers that influence each other: studied as one from the start, or from when it was noticed."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+import levers
+from levers.algorithms.base import Verdict
+from levers.cli.app import app
+from levers.core.merging import Merging, merged_groups
+from levers.core.space import Level, Space
+from levers.errors import InvalidSpaceError, StudyError, StudyExistsError
+from levers.studies.diagnostics import additivity
+from levers.studies.space_files import parse_space
+from levers.studies.study import Study
+
+FACTORS: dict[str, list[Level]] = {
+    "heat": ["low", "mid", "high"],
+    "speed": [1, 2, 3],
+    "belt": ["A", "B"],
+    "shift": ["day", "night"],
+}
+SPACE = Space.of(FACTORS)
+
+
+def truth(run: dict[str, object]) -> float:
+    """The best setting is high and 3 together; each alone is bad."""
+    together = 1.5 * (run["heat"] == "high" and run["speed"] == 3)
+    return together + 0.6 * (run["heat"] == "low") + 0.5 * (run["speed"] == 1) + 0.4 * (run["belt"] == "B")
+
+
+def noisy(seed: int) -> Callable[[object], float]:
+    rng = np.random.default_rng(seed)
+    return lambda run: truth(dict(run)) + 0.7 * float(rng.normal())  # type: ignore[call-overload]
+
+
+def oven(name: str = "oven", storage: str | None = None, **options: object) -> Study:
+    given = {"tolerance": 0.4, "noise_sd": 0.7, "seed": 1, **options}
+    return levers.create_study(name, FACTORS, storage=storage, **given)  # type: ignore[arg-type]
+
+
+def finish(study: Study, seed: int) -> Verdict:
+    """To the verdict, block by block, which is much faster than run by run."""
+    outcome = noisy(seed)
+    while not study.is_finished:
+        study.tell_many([(trial, outcome(trial.params)) for trial in study.ask(10_000)])
+    found = study.verdict()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/levers.db"
+
+
+def test_merged_levers_are_one_lever_of_all_combinations() -> None:
+    merging = Merging.of(SPACE, (), (("speed", "heat"),))
+    assert merging.inner.names == ("heat + speed", "belt", "shift")
+    assert merging.inner.n_levels == (9, 2, 2)
+    codes = np.array([[8, 1, 0], [3, 0, 1]], dtype=np.int16)
+    assert (merging.contract(merging.expand(codes)) == codes).all()
+    both = Merging.of(SPACE, ((("heat", "high"), ("speed", 3)),), (("speed", "belt"),))
+    assert both.inner.names == ("heat + speed + belt", "shift")  # tied by one reason or the other
+    assert both.inner.n_levels == (16, 2)
+
+
+@pytest.mark.parametrize("groups", [["heat"], [["heat"]], [["heat", "heat"]], [["heat", "oven"]], [3]])
+def test_groups_that_make_no_sense_are_refused(groups: list[object]) -> None:
+    with pytest.raises(InvalidSpaceError):
+        merged_groups(SPACE, groups)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSpaceError):
+        oven(merged=groups)
+
+
+def test_too_many_combinations_are_refused_before_anything_is_stored(storage: str) -> None:
+    wide = {name: list(range(7)) for name in "abc"}
+    with pytest.raises(InvalidSpaceError, match="343 combinations, more than 256"):
+        levers.create_study("wide", wide, tolerance=1.0, merged=[["a", "b", "c"]], storage=storage)
+    assert levers.list_studies(storage) == []
+
+
+def test_a_study_with_merged_levers_finds_what_they_do_together(storage: str) -> None:
+    study = oven(storage=storage, merged=[["heat", "speed"]])
+    verdict = finish(study, 3)
+    assert dict(verdict.assignment) | {"shift": None} == {"heat": "high", "speed": 3, "belt": "B", "shift": None}
+    assert "heat + speed studied as one lever each, because of what they do to each other" in verdict.guarantee
+    again = levers.load_study("oven", storage)
+    assert again.spec.merged == (("heat", "speed"),)
+    assert again.verdict() == verdict
+    assert {row.factor for row in again.effects()} == {"heat + speed", "belt", "shift"}
+
+
+def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage: str) -> None:
+    old = oven(storage=storage)
+    finish(old, 0)
+    found = additivity(old.state)
+    assert found.in_doubt
+    assert "levers merge" in found.summary
+    new = levers.merge_study("oven", "oven 2", ["heat", "speed"], storage, seed=2, who="ann")
+    assert [len(past.values) for past in new.state.past] == [block.n_runs for block in old.state.blocks]
+    assert new.state.past[0].note == "block 0 of oven"
+    assert new.status().n_complete == 0
+    assert new.spec.options == old.spec.options
+    verdict = finish(new, 5)
+    assert truth(dict(verdict.assignment)) == 1.9
+    assert dict(verdict.runs_by_stage)["past data"] == old.status().n_complete
+    assert verdict.n_runs < 1.2 * 250  # the old runs were not made for nothing, see the next test
+    assert levers.load_study("oven", storage).verdict() == old.verdict()  # the old study is as it was
+
+
+def test_old_runs_save_new_ones() -> None:
+    with_past, without = 0, 0
+    for seed in range(8):
+        old = oven("old", seed=seed)
+        finish(old, seed)
+        merged = levers.merge_study("old", "new", ["heat", "speed"], old.storage, seed=seed)
+        with_past += finish(merged, 100 + seed).n_runs
+        without += finish(oven("fresh", seed=seed, merged=[["heat", "speed"]]), 100 + seed).n_runs
+    assert with_past < 0.9 * without
+
+
+def test_the_promise_holds_after_a_merge() -> None:
+    n, failed = 100, 0
+    for seed in range(n):
+        old = oven("old", seed=seed)
+        finish(old, seed)
+        new = levers.merge_study("old", "new", ["heat", "speed"], old.storage, seed=seed)
+        failed += 1.9 - truth(dict(finish(new, 1000 + seed).assignment)) > 0.4
+    assert failed <= binom.ppf(0.999, n, 0.1)
+
+
+def test_runs_of_an_open_block_and_imports_go_along_and_failures_do_not(storage: str) -> None:
+    old = oven(storage=storage)
+    old.import_runs([{"heat": "low", "speed": 1, "belt": "A", "shift": "day"}], [1.0], "last year")
+    trials = old.ask(6)
+    for trial in trials[:4]:
+        old.tell(trial.number, 2.0)
+    old.fail(trials[4].number, "power cut")
+    old.correct(trials[0].number, 3.0, "typing error")
+    new = levers.merge_study("oven", "new", ["heat", "speed"], storage)
+    assert [past.note for past in new.state.past] == ["last year", "block 0 of oven"]
+    assert sorted(new.state.past[1].values) == [2.0, 2.0, 2.0, 3.0]
+    twice = levers.merge_study("new", "newer", ["belt", "heat"], storage)
+    assert twice.spec.merging.inner.names == ("heat + speed + belt", "shift")
+    assert [past.note for past in twice.state.past] == ["last year", "block 0 of oven"]
+
+
+def test_what_cannot_be_merged_is_refused_and_nothing_is_made(storage: str) -> None:
+    oven(storage=storage)
+    oven("modl", storage, algorithm="modl", noise_sd=0.7)
+    oven("capped", storage, tolerance=None, budget=200)
+    for arguments, error, message in (
+        (("oven", "oven", ["heat", "speed"]), StudyExistsError, "oven"),
+        (("oven", "b", ["heat"]), InvalidSpaceError, "two or more"),
+        (("oven", "b", ["heat", "x"]), InvalidSpaceError, "x"),
+        (("modl", "b", ["heat", "speed"]), StudyError, "only cfs"),
+        (("capped", "b", ["heat", "speed"]), StudyError, "give one for the runs from here on"),
+    ):
+        with pytest.raises(error, match=message):
+            levers.merge_study(*arguments, storage)
+    with pytest.raises(StudyError, match="leave it out"):
+        levers.merge_study("oven", "b", ["heat", "speed"], storage, budget=50)
+    assert levers.list_studies(storage) == ["oven", "modl", "capped"]
+    assert dict(levers.merge_study("capped", "b", ["heat", "speed"], storage, budget=90).spec.options)["budget"] == 90
+
+
+def test_space_files_name_merged_levers() -> None:
+    text = 'merged = [["heat", "speed"]]\n[factors]\nheat = ["low", "high"]\nspeed = [1, 2]'
+    assert parse_space(text).merged == [["heat", "speed"]]
+    both = json.dumps({"factors": {"heat": ["low", "high"], "speed": [1, 2]}, "merged": [["heat", "speed"]]})
+    assert parse_space(both, is_json=True).merged == [["heat", "speed"]]
+    with pytest.raises(InvalidSpaceError, match="merged in the space file must be a list"):
+        parse_space('merged = "heat"\n[factors]\nheat = ["low", "high"]')
+
+
+def test_the_command_line_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LEVERS_STORAGE", raising=False)
+
+    def run(command: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, shlex.split(command))
+        return result.exit_code, result.output
+
+    levels = "--factor heat=low,mid,high --factor speed=1,2,3 --factor belt=A,B"
+    assert run(f"create oven {levels} --tolerance .4 --noise-sd .7 --seed 1")[0] == 0
+    assert run("ask oven -n 3")[0] == 0
+    assert run("tell oven 0 1.5")[0] == 0
+    code, said = run("merge oven oven-2 heat,speed --seed 4")
+    assert code == 0
+    assert "heat + speed as one lever of 9 levels, with 1 run of 'oven' as evidence" in said
+    assert "levers ask oven-2" in said
+    wrong = CliRunner().invoke(app, ["merge", "oven", "oven-3", "heat"])
+    assert isinstance(wrong.exception, InvalidSpaceError)
+    assert run(f"create joint {levels} --merge heat,speed --tolerance .4 --noise-sd .7")[0] == 0
+    assert levers.load_study("joint", "sqlite:///levers.db").spec.merged == (("heat", "speed"),)
