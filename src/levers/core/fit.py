@@ -132,9 +132,15 @@ class Fit:
 
     def variances(self, factor: int) -> NDArray[np.float64]:
         """Variances over sigma^2 of all contrasts of a factor, as a matrix over its levels."""
-        places = np.arange(self.moments.offsets[factor], self.moments.offsets[factor + 1])
-        these, those = np.meshgrid(places, places, indexing="ij")
-        return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
+        own = slice(self.moments.offsets[factor], self.moments.offsets[factor + 1])
+        used = self.moments.level_counts[own] > 0
+        if self._outside is not None or not used.all():
+            places = np.arange(own.start, own.stop)
+            these, those = np.meshgrid(places, places, indexing="ij")
+            return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
+        inverse = self.inverse[own, own]
+        diagonal = inverse.diagonal()
+        return np.maximum(diagonal[:, None] + diagonal[None, :] - 2 * inverse, 0.0)
 
     def contrast(self, factor: int, i: int, j: int) -> float:
         """The estimate of theta_k[i] - theta_k[j]; nan when a level was never used."""

@@ -4,9 +4,11 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levers.core.space import Codes
 
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 _GAIN = 1e-2  # smallest improvement worth a swap, in units where a perfect pair of levels counts 0
 
 
@@ -28,59 +30,69 @@ def swap_improved(rows: Codes, sizes: Sequence[int], sweeps: int = 1, rounds: in
     n, n_factors = best.shape
     alike = np.zeros((n, n), dtype=np.float32)
     for k in range(n_factors):
-        alike += _coincidences(best[:, k], sizes[k])
+        alike += _together(best[:, k], sizes[k])
     for _ in range(sweeps):
         before = best.copy()
         for k in range(n_factors):
-            alike -= _coincidences(best[:, k], sizes[k])
+            alike -= _together(best[:, k], sizes[k])
             best[:, k] = _improved_column(best[:, k], sizes[k], alike, rounds)
-            alike += _coincidences(best[:, k], sizes[k])
+            alike += _together(best[:, k], sizes[k])
         if (best == before).all():
             break
     return best
 
 
-def _coincidences(column: Codes, m: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    return np.equal(column[:, None], column[None, :]).astype(np.float32) * np.float32(m)
+def _together(column: Codes, m: int) -> Matrix:
+    """m for each pair of runs at the same level, else 0."""
+    weighted = np.eye(m, dtype=np.float32) * np.float32(m)
+    same: Matrix = weighted[:, column][column]
+    return same
 
 
-def _improved_column(
-    column: Codes, m: int, alike: np.ndarray[tuple[int, int], np.dtype[np.float32]], rounds: int | None
-) -> Codes:
+def _improved_column(column: Codes, m: int, alike: Matrix, rounds: int | None) -> Codes:
+    """All numbers are whole and below 2^24, so single precision is exact, in whatever order sums are taken."""
     n = len(column)
     run = np.arange(n)
     unit = np.eye(m, dtype=np.float32)
-    own = alike.diagonal().copy()
-    load = alike @ unit[column]
-    cost = float(load[run, column].sum(dtype=np.float64))
+    own = alike[0, 0]  # a run is like itself in all other columns
+    load = unit[:, column] @ alike  # a row for each level
+    cost = float(load[column, run].sum(dtype=np.float64))
     many = max(1, n // 6)
     n_tried = min(n, max(8, n // 8))
     for _ in itertools.count() if rounds is None else range(rounds):
-        stay = load[run, column] - own
+        stay = load[column, run] - own
         # the runs with most to gain; stable sorts, because ties broken by the processor would change the design
-        tried = np.argsort(load.min(axis=1) - stay, kind="stable")[:n_tried]
-        change = load[tried][:, column] + load[:, column[tried]].T
-        change -= stay[tried, None] + stay[None, :] + 2 * alike[tried]
-        change[column[tried, None] == column[None, :]] = 0
+        tried = np.argsort(load.min(axis=0) - stay, kind="stable")[:n_tried]
+        # two runs of one level would gain nothing: 2 (own - alike) is never below 0
+        change = load[:, tried].T[:, column] + load[column[tried]]
+        change -= stay + 2 * alike[tried]
         partner = change.argmin(axis=1)
-        gain = change[np.arange(n_tried), partner]
-        trial, n_swaps = column.copy(), 0
-        free = np.ones(n, dtype=bool)
-        for i in np.argsort(gain, kind="stable"):
-            a, b = tried[i], partner[i]
-            if gain[i] >= -_GAIN or n_swaps == many:
-                break
-            if free[a] and free[b]:
-                free[a] = free[b] = False
-                trial[a], trial[b] = column[b], column[a]
-                n_swaps += 1
-        if n_swaps == 0:
+        gain = change[np.arange(n_tried), partner] - stay[tried]
+        moved = _swaps(tried.tolist(), partner.tolist(), gain, many)
+        if not moved:
             return column
-        new_load = alike @ unit[trial]
-        new_cost = float(new_load[run, trial].sum(dtype=np.float64))
+        trial = column.copy()
+        trial[moved] = column[[b for a, b in zip(moved[::2], moved[1::2], strict=True) for b in (b, a)]]
+        new_load = load + (unit[:, trial[moved]] - unit[:, column[moved]]) @ alike[moved]
+        new_cost = float(new_load[trial, run].sum(dtype=np.float64))
         if new_cost < cost - _GAIN:
             column, load, cost = trial, new_load, new_cost
         elif many == 1:
             return column
         many = max(1, many // 2)
     return column
+
+
+def _swaps(tried: list[int], partners: list[int], gain: NDArray[np.float32], most: int) -> list[int]:
+    """The best swaps that do not touch a run twice, as a flat list of pairs."""
+    taken: set[int] = set()
+    moved: list[int] = []
+    gains = gain.tolist()
+    for i in np.argsort(gain, kind="stable").tolist():
+        a, b = tried[i], partners[i]
+        if gains[i] >= -_GAIN or len(moved) == 2 * most:
+            break
+        if a not in taken and b not in taken:
+            taken |= {a, b}
+            moved += [a, b]
+    return moved
