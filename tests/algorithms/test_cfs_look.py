@@ -152,6 +152,15 @@ def test_no_look_where_it_does_not_pay() -> None:
     assert not solver(EASY, max_parents=1).looks  # one factor at most can lose: there is little to dismiss
 
 
+def test_where_no_look_pays_a_least_effect_changes_nothing() -> None:
+    plain, told = (run_on_world(solver(EASY, min_effect=effect), EASY, 1) for effect in (None, 0.05))
+    assert (plain.n_runs, plain.assignment, plain.tolerance) == (told.n_runs, told.assignment, told.tolerance)
+    assert plain.guarantee == told.guarantee  # which does not rest on it
+    budget = Cfs(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900)
+    assert budget.known(budget.start()).min_effect == 0.5
+    assert budget.shares().dismissal == pytest.approx(0.04)
+
+
 def test_past_runs_count_as_evidence_beside_a_look() -> None:
     cfs = solver(CLOSE)
     rng = np.random.default_rng(0)

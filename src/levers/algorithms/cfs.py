@@ -311,6 +311,7 @@ class Cfs(CfsSettings):
         assert state.certified is not None  # set by whatever finished the study
         assert state.noise_sd is not None  # see confidence
         bounded = state.selected or state.looked  # by more than what holds at any time
+        effect = self.min_effect if state.looked or self.shares(state).dismissal else None  # if it was relied on
         estimates, intervals = loss_intervals(
             state.evidence,
             state.leaders,
@@ -332,7 +333,7 @@ class Cfs(CfsSettings):
             n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
             tolerance=state.certified,
             failure_prob=self.failure_prob,
-            guarantee=selection_guarantee(bounded, self.bound, known, self.max_parents, self.min_effect),
+            guarantee=selection_guarantee(bounded, self.bound, known, self.max_parents, effect),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,

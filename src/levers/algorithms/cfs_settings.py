@@ -60,8 +60,8 @@ class CfsSettings(AlgorithmBase):
         """How the failure probability is shared out; decided before the first run."""
         one_shot = self.budget is not None and self.first_screening() is None
         look = self.looks if state is None else self.looks_in(state)
-        unknown = self.problem.noise_sd is None
-        return error_shares(self.failure_prob, unknown, one_shot, self.min_effect is not None, look)
+        dismiss = self.min_effect is not None and (self.budget is not None or (state is not None and state.rules == 1))
+        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, dismiss, look)
 
     @property
     def bound(self) -> str:
@@ -69,8 +69,12 @@ class CfsSettings(AlgorithmBase):
         return "subgaussian" if self.noise == "subgaussian" else self.certificate
 
     def known(self, state: CfsState) -> Knowledge:
-        """What screening may use of what the user knows: the least effect is the look's, where there is one."""
-        return Knowledge(self.max_parents, None if self.looks_in(state) else self.min_effect)
+        """What screening may use of what the user knows.
+
+        The least effect is the look's, where one is planned, and where none pays, dismissals would cost more than they
+        bring. With a budget, screening dismisses factors.
+        """
+        return Knowledge(self.max_parents, self.min_effect if self.shares(state).dismissal else None)
 
     def first_screening(self) -> int | None:
         """Runs of the first screening block; None when a budget is too small to screen at all."""

@@ -101,7 +101,8 @@ def plan(
             f"a tolerance of {tolerance:g} with noise of {noise_sd:g} takes more than {_MOST_RUNS:.0e} runs; raise it"
         )
     one_shot = max(math.ceil(scale**2 * unit), sum(m - 1 for m in n_levels) + 1)  # one run per parameter at least
-    shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=min_effect is not None)
+    dismiss = min_effect is not None and budget is not None
+    shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
     first = first_block(n_levels, estimate_noise=False)
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
