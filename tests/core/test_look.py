@@ -10,8 +10,9 @@ from levers.core.arrays import collapsed_copies, rao_hamming
 from levers.core.certificate import dp_bound, scale_needed
 from levers.core.construction import certified_design, make_design
 from levers.core.design import Design
+from levers.core.dismissal import null_spread, wrongly_dismissed
 from levers.core.evening import evened
-from levers.core.look import Look, look_risk, null_spread, plan_look, plan_subgaussian_look, wrongly_dismissed
+from levers.core.look import Look, look_risk, plan_look, plan_subgaussian_look
 
 N = 200_000
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
-from levers.algorithms.cfs_look import after_look, look_factors
-from levers.algorithms.cfs_plan import Prospect, first_block, next_block
-from levers.algorithms.cfs_settings import RHO_SHARE, CfsSettings
+from levers.algorithms.cfs_decisions import CfsDecisions
+from levers.algorithms.cfs_look import after_look
+from levers.algorithms.cfs_plan import first_block
+from levers.algorithms.cfs_settings import RHO_SHARE
 from levers.algorithms.cfs_state import LOOK, RULES, SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
@@ -23,21 +24,17 @@ from levers.core.blocks import BlockEstimate, estimate_block, independent_effect
 from levers.core.certificate import scale_needed
 from levers.core.construction import Origin, certified_design, largest_design
 from levers.core.design import Design
-from levers.core.elimination import Elimination
 from levers.core.moments import LevelSums
 from levers.core.screening import (
     Evidence,
-    Standing,
     anytime_noise_bound,
-    assess,
-    level_mask,
     noise_upper_bound,
 )
 from levers.errors import OutcomeMismatchError, StateMismatchError
 
 
 @dataclass(frozen=True)
-class Cfs(CfsSettings):
+class Cfs(CfsDecisions):
     """Screen levels at any time, then select among the rest on fresh runs with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
@@ -81,7 +78,7 @@ class Cfs(CfsSettings):
         if state.stage == LOOK:
             assert state.look is not None  # set when the look was planned
             return certified_design(sizes, state.target, seed, origin, single=True, most_coupling=state.look.coupling)
-        return certified_design(sizes, state.target, seed, origin, self._single(state))
+        return certified_design(sizes, state.target, seed, origin, self.single(state))
 
     def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
@@ -186,112 +183,22 @@ class Cfs(CfsSettings):
         bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
 
-    def standing(self, state: CfsState) -> Standing:
-        """What the evidence says at this point, under what the user knows."""
-        most = max(self.space.n_levels)
-        ids = np.arange(self.space.n_factors)
-        return assess(
-            state.evidence.estimates,
-            self.confidence(state).radii(state.evidence.information),
-            level_mask(state.active, most),
-            np.isin(ids, state.parents),
-            np.isin(ids, state.closed),
-            self.known(state),
-        )
-
-    def screen(self, state: CfsState) -> CfsState:
-        """Drop what the evidence rules out and write it into the ledger."""
-        now = self.standing(state)
-        active = tuple(tuple(np.flatnonzero(row).tolist()) for row in now.active)
-        dropped = tuple(
-            Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
-            for k, levels in enumerate(state.active)
-            for level in levels
-            if level not in active[k]
-        )
-        return replace(
-            state,
-            active=active,
-            leaders=tuple(
-                # a closed factor keeps the level at which it was closed
-                old if k in state.closed and old in active[k] else int(new)
-                for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
-            ),
-            parents=tuple(np.flatnonzero(now.parents).tolist()),
-            closed=tuple(np.flatnonzero(~now.open).tolist()),
-            upper_loss=now.upper_loss,
-            eliminations=state.eliminations + dropped,
-        )
-
-    def decide(self, state: CfsState) -> CfsState:
-        """Stop, have the look, go on screening, or select."""
-        assert state.upper_loss is not None  # screening has just set it
-        assert state.noise_sd is not None  # see confidence
-        enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
-        if state.upper_loss <= enough:
-            return replace(state, finished=True, certified=self.screened(state))
-        sizes = state.open_sizes
-        if self.looks_in(state) and not state.looked and state.noise_sd > 0:
-            look = self.look_over(look_factors(state, self.space.n_levels), state.noise_sd)
-            if look.n_runs * self.space.n_factors <= self.most_cells:
-                return replace(state, stage=LOOK, look=look, target=look.n_runs)
-        following = next_block(sizes, state.n_runs)
-        left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
-        if left is not None and left < sum(m - 1 for m in sizes) + 2:
-            return replace(state, finished=True, certified=state.upper_loss)
-        if self.prospect(state, following, left).selection_pays(self.most_screening(state.noise_sd)):
-            if left is not None:
-                return replace(state, stage=SELECTION, target=float(left))
-            risk, reach = self.selection_risk(state)
-            scale = scale_needed(self.standing(state).at_stake, risk, self.bound, reach)
-            target = (scale * state.noise_sd / self.tolerance) ** 2
-            # noise that turned out larger than any design can answer: the verdict then certifies what it reached
-            target = min(target, self.most_cells / self.space.n_factors)
-            return replace(state, stage=SELECTION, target=target)
-        return replace(state, stage=SCREENING, target=float(following))
-
-    def prospect(self, state: CfsState, following: int, left: int | None) -> Prospect:
-        """What further screening could bring, the next block being of this size."""
-        risk, reach = self.selection_risk(state)
-        return Prospect(
-            state.evidence,
-            self.standing(state),
-            self.known(state),
-            self.confidence(state),
-            state.n_runs,
-            following,
-            risk,
-            self.bound,
-            self.problem.tolerance,
-            left,
-            reach,
-        )
-
-    def screened(self, state: CfsState) -> float:
-        """The tolerance that the evidence certifies by itself: what the leaders may lose and what the look may have."""
-        assert state.upper_loss is not None  # set by the first block
-        return state.upper_loss + (state.reach * self.tolerance if state.reach else 0.0)
-
     def _select(self, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """The best level of each open factor on fresh runs, and the tolerance that this certifies."""
         assert state.noise_sd is not None  # see confidence
-        effects = self._fair_effects(design, estimate, state.noise_sd, seed, self._single(state))
+        effects = self._fair_effects(design, estimate, state.noise_sd, seed, self.single(state))
         leaders = list(state.leaders)
         for k, values in zip(state.open_factors, effects, strict=True):
             leaders[k] = state.active[k][int(np.argmax(values))]
         risk, reach = self.selection_risk(state)
         scale = scale_needed(state.at_stake(self.max_parents), risk, self.bound, reach)
-        reached = scale * state.noise_sd * math.sqrt(design.charge(self._single(state)) / design.n_runs)
+        reached = scale * state.noise_sd * math.sqrt(design.charge(self.single(state)) / design.n_runs)
         if reach:
             reached = max(reached, self.tolerance)  # what the look lost was counted for no less than this
         if state.upper_loss is not None and reached >= self.screened(state):
             # known from the design alone, before any outcome: the screening's certificate is the better one
             return replace(state, certified=self.screened(state), finished=True)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True, selected=True)
-
-    def _single(self, state: CfsState) -> bool:
-        """Whether only one factor can lose anything, so that factors need not be independent of each other."""
-        return self.max_parents is not None and len(state.at_stake(self.max_parents)) == 1
 
     def interim(self, state: CfsState) -> Verdict | None:
         """What could be certified if the study ended now, from the screening evidence alone; None before a block.

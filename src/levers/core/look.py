@@ -13,11 +13,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_simpson
-from scipy.special import ndtr
 
 from levers.core.certificate import proven_gain
 from levers.core.codec import serialisable
+from levers.core.dismissal import GAP_STEP, N_GAPS, Tail, null_spread, wrongly_dismissed
 from levers.core.tails import slippage_tail
 
 REACH = 0.7
@@ -31,13 +30,6 @@ _APART = 2.2 * math.sqrt(2)  # standard errors of a level mean by which a level 
 _SAFE_MARGIN = 4.5  # standard errors by which two levels of a parent are hardly ever closer than they should be
 _COUPLED = 1.8  # coupling of the designs that are made, less one, times runs per parameter; about
 _CELLS = {"slippage": 400, "proven": 200}
-_GAPS = np.arange(0.0, 9.0 + 0.025, 0.05)
-_Y = np.linspace(-9.0, 9.0, 361)
-_DENSITY = np.exp(-_Y * _Y / 2) / math.sqrt(2 * math.pi)
-_STEP = float(_Y[1] - _Y[0])
-_MOST_TIED = 8  # rivals with one gap that are counted exactly; more are bounded by a sum
-_ROUNDING = 2e-7  # more than what the integrals are off by
-Tail = NDArray[np.float64]
 
 
 @serialisable
@@ -69,62 +61,9 @@ class Look:
         return bool(ordered[-2] - ordered[0] < dict(self.spread)[len(effects)] * standard_error)
 
 
-@lru_cache(maxsize=256)
-def null_spread(m: int, left: float) -> float:
-    """The spread from the second best to the worst of m equal levels that is exceeded with probability `left`.
-
-    P(spread < s) = m E[D^(m-1) + (m-1) (1 - Phi(Y+s)) D^(m-2)], D = Phi(Y+s) - Phi(Y), Y the worst level's error.
-
-    >>> round(null_spread(4, 0.05), 2)
-    2.68
-    """
-    if m == 2:
-        return 0.05  # the second best is the worst: any threshold above 0
-    low, high = 0.0, 12.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        inside = ndtr(_Y + middle) - ndtr(_Y)
-        below = inside ** (m - 1) + (m - 1) * ndtr(-_Y - middle) * inside ** (m - 2)
-        low, high = (middle, high) if m * float(_DENSITY @ below) * _STEP < 1 - left else (low, middle)
-    return high
-
-
 def _spread(m: int, effect: float, left: float) -> float:
     """Below this spread a factor is dismissed: where that is nearly free of risk, more than it needs to be."""
     return max(null_spread(m, left), effect - _SAFE_MARGIN)
-
-
-@lru_cache(maxsize=_MOST_TIED)
-def _tied_rivals(k: int) -> Tail:
-    """[gap, y]: of k rivals a gap behind the best, whose error is u < y, some are above u and at most one above y."""
-    high = ndtr(_Y + _GAPS[1:, None])
-    at_most_one = high**k + k * high ** (k - 1) * (1 - high)
-    none_above = cumulative_simpson(_DENSITY * ndtr(_Y + _GAPS[:-1, None]) ** k, x=_Y, initial=0)
-    table: Tail = at_most_one * ndtr(_Y) - none_above
-    return table
-
-
-def wrongly_dismissed(m: int, margin: float, tied: bool = True) -> Tail:
-    """P(dismissed and the leader is at least a gap behind the best), by cells of the gap; all in standard errors.
-
-    A parent's best level has error u, its worst one, min_effect below, v. Unless the best level leads it is at most
-    second, so the factor is dismissed only if u < v - margin; some rival, error x and gap g, must lead: x - g > u.
-    Rivals other than the leader must not exceed v - margin either. `tied` counts k <= m - 2 rivals with one gap
-    exactly, for every k; otherwise the sum over rivals bounds all gaps. Each cell holds the largest value from it on.
-
-    >>> bool((np.diff(wrongly_dismissed(5, 3.0)) <= 0).all()), bool(wrongly_dismissed(2, 3.0).max() < 1e-6)
-    (True, True)
-    """
-    weight = np.exp(-((_Y + margin) ** 2) / 2) / math.sqrt(2 * math.pi) * _STEP
-    values = np.zeros(len(_GAPS) - 1)
-    if m > 2:
-        one = _tied_rivals(1) @ weight + _ROUNDING
-        if tied:
-            values = np.max([_tied_rivals(k) @ weight for k in range(1, min(m - 2, _MOST_TIED) + 1)], axis=0)
-        if not tied or m - 2 > _MOST_TIED:
-            values = np.minimum((m - 2) * one, one[0])  # never more than being dismissed at all
-    from_here: Tail = np.maximum.accumulate(np.maximum(values, 0.0)[::-1])[::-1] + _ROUNDING
-    return from_here
 
 
 def factor_risk(
@@ -135,7 +74,7 @@ def factor_risk(
     The loss is at least t when the factor was dismissed and its leader is t behind, or when its best level was dropped:
     then a leader t behind was `apart` ahead. `margin` is None for a factor that cannot be dismissed.
     """
-    at = np.minimum((gaps / (_GAPS[1] - _GAPS[0])).astype(np.int64), len(_GAPS) - 2)
+    at = np.minimum((gaps / GAP_STEP).astype(np.int64), N_GAPS - 1)
 
     def tail(rivals: int) -> Tail:
         dropped = slippage_tail(rivals, gaps + apart)
