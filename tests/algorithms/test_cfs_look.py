@@ -1,6 +1,7 @@
 """Studies with a planned look: what it decides, what is kept of it, and studies that began before there was one."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,17 @@ import pytest
 from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.cfs import Cfs
 from levers.algorithms.cfs_absorb import absorb
+from levers.algorithms.cfs_look import after_look
 from levers.algorithms.cfs_outlook import outlook
 from levers.algorithms.cfs_state import LOOK, SCREENING, SELECTION, CfsState
 from levers.algorithms.verification import verify
 from levers.core.codec import from_json, to_json
+from levers.core.look import Look
+from levers.core.space import Space
 from levers.errors import InvalidSettingError
 from levers.experiments.coverage import additive_world
 from levers.experiments.worlds import run_on_world
+from levers.simulation.outcome import Noise
 from levers.simulation.scm import World
 from levers.simulation.truth import gap
 
@@ -204,3 +209,57 @@ def test_numbers_that_no_experiment_has_plan_no_look() -> None:
     assert not Cfs(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-300).looks
     with pytest.raises(InvalidSettingError, match="raise the tolerance"):
         Cfs(Problem(EASY.space, 1e-200, 0.1, 1.0), min_effect=1.0)
+
+
+def test_a_drop_is_measured_from_the_best_level_in_play() -> None:
+    """A leader that screening has ruled out already cannot speak for what it leaves."""
+    look = Look(100.0, 3.0, ((4, 0.0),), 0.04, 0.7, 1.0)
+    state = dataclasses.replace(solver(EASY).start(), active=((0, 2, 3), *[(0, 1, 2, 3)] * 9))
+    effects = (np.array([1.0, 5.0, 3.5, 0.0]),)
+    found = after_look(state, look, (0,), ((0, 1, 2, 3),), effects, math.sqrt(4), (4,) * 10)
+    assert found.active[0] == (0, 2)  # 1 is 4 ahead of 0, but out; 2 is 2.5 ahead
+    assert [(e.level, e.gap) for e in found.eliminations] == [(3, 3.5)]
+
+
+def test_a_dismissed_factor_whose_level_is_ruled_out_is_settled_again() -> None:
+    cfs = solver(additive_world([[0.0] * 4] * 10))
+    flat = additive_world([[0.0] * 4] * 10)
+    looked = states(cfs, flat)[1]
+    k = looked.closed[0]
+    worse, better = looked.leaders[k], (looked.leaders[k] + 1) % 4
+    rng = np.random.default_rng(0)
+    codes = np.tile(np.asarray(looked.leaders, dtype=np.int16), (4000, 1))
+    codes[:, k] = rng.choice([worse, better], size=4000)
+    after = absorb(cfs, looked, codes, 3.0 * (codes[:, k] == better) + rng.normal(size=4000), "past data")
+    assert worse not in after.active[k]
+    assert k not in after.closed
+    assert len(after.active[k]) > 1
+    assert not after.finished
+
+
+def test_rows_that_are_not_the_planned_ones_are_evidence_but_no_look() -> None:
+    cfs = solver(EASY)
+    start = cfs.start()
+    whole = cfs.ask(start, np.random.default_rng(0))
+    assert isinstance(whole, Batch)
+    few = Batch(whole.codes[-60:], LOOK, focus=whole.focus)
+    state = cfs.tell_block(start, few, EASY.sample(few.codes, np.random.default_rng(1)).outcomes)
+    assert not state.looked
+    assert state.blocks[0].stage == SCREENING
+    assert state.stage == LOOK  # it is still to come
+    assert state.closed == ()
+
+
+@pytest.mark.parametrize(("failure_prob", "noise"), [(1e-8, 1.0), (1e-6, 0.01), (1e-4, 0.05), (0.99, 1.0)])
+def test_extreme_probabilities_and_little_noise_end_well(failure_prob: float, noise: float) -> None:
+    world = additive_world([[0.5, 0.2, 0.0]] * 3 + [[0.0] * 3] * 3, Noise(noise))
+    for known in (noise, None):
+        cfs = Cfs(Problem(world.space, 0.5, failure_prob, known), min_effect=0.5)
+        verdict = run_on_world(cfs, world, 1)
+        assert verdict.tolerance <= 0.5
+
+
+def test_with_little_noise_no_look_is_worth_its_rows() -> None:
+    sizes = [2 + i % 12 for i in range(40)]
+    assert not Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.02), min_effect=0.5).looks
+    assert Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.5), min_effect=0.5).looks

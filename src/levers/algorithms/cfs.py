@@ -21,7 +21,7 @@ from levers.algorithms.cfs_state import LOOK, RULES, SCREENING, SELECTION, CfsSt
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
-from levers.core.certificate import scale_needed
+from levers.core.certificate import certified_levels, scale_needed
 from levers.core.construction import Origin, certified_design, largest_design
 from levers.core.design import Design
 from levers.core.moments import LevelSums
@@ -54,7 +54,8 @@ class Cfs(CfsDecisions):
         first = self.first_screening()
         look, noise_sd = None, self.problem.noise_sd
         if self.looks and noise_sd is not None:
-            look = self.look_over(tuple((m, True) for m in n_levels), noise_sd)
+            levels = certified_levels(n_levels, self.max_parents)
+            look = self.paying_look(tuple((m, True) for m in n_levels), levels, noise_sd)
         return CfsState(
             stage=LOOK if look is not None else SELECTION if first is None else SCREENING,
             target=look.n_runs if look is not None else float(first or self.budget or 0),
@@ -136,6 +137,8 @@ class Cfs(CfsDecisions):
 
     def _end_block(self, state: CfsState, design: Design, seed: int) -> CfsState:
         estimate = estimate_block(design, state.block_sums(design))
+        if state.stage == LOOK and not self._carries_look(state, design):
+            state = replace(state, stage=SCREENING)  # rows of some other origin are evidence, but no look
         block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation, design.digest)
         evidence = state.evidence.add(*state.pairs(estimate))
         state = replace(
@@ -155,6 +158,12 @@ class Cfs(CfsDecisions):
         if state.stage == LOOK:
             screened = self.screen(self._look(state, screened, design, estimate, seed))
         return self.decide(screened)
+
+    def _carries_look(self, state: CfsState, design: Design) -> bool:
+        """Whether a design is what the look was planned for."""
+        assert state.look is not None  # set when the look was planned
+        worth = design.n_runs / design.single_inflation
+        return worth >= state.look.n_runs * (1 - 1e-9) and design.coupling <= state.look.coupling * (1 + 1e-9)
 
     def _look(self, before: CfsState, state: CfsState, design: Design, estimate: BlockEstimate, seed: int) -> CfsState:
         """Dismiss and drop by the look's rules. The noise is what it was taken for when the look was planned."""

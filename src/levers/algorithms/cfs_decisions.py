@@ -33,6 +33,10 @@ class CfsDecisions(CfsSettings):
     def screen(self, state: CfsState) -> CfsState:
         """Drop what the evidence rules out and write it into the ledger."""
         now = self.standing(state)
+        wrong = {k for k in state.closed if not now.active[k, state.leaders[k]]}
+        if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
+            state = replace(state, closed=tuple(k for k in state.closed if k not in wrong))
+            now = self.standing(state)
         active = tuple(tuple(np.flatnonzero(row).tolist()) for row in now.active)
         dropped = tuple(
             Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
@@ -45,7 +49,7 @@ class CfsDecisions(CfsSettings):
             active=active,
             leaders=tuple(
                 # a closed factor keeps the level at which it was closed
-                old if k in state.closed and old in active[k] else int(new)
+                old if k in state.closed else int(new)
                 for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
             ),
             parents=tuple(np.flatnonzero(now.parents).tolist()),
@@ -63,8 +67,9 @@ class CfsDecisions(CfsSettings):
             return replace(state, finished=True, certified=self.screened(state))
         sizes = state.open_sizes
         if self.looks_in(state) and not state.looked and state.noise_sd > 0:
-            look = self.look_over(look_factors(state, self.space.n_levels), state.noise_sd)
-            if look.n_runs * self.space.n_factors <= self.most_cells:
+            at_stake = state.at_stake(self.max_parents)
+            look = self.paying_look(look_factors(state, self.space.n_levels), at_stake, state.noise_sd)
+            if look is not None:
                 return replace(state, stage=LOOK, look=look, target=look.n_runs)
         following = next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)

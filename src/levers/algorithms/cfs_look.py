@@ -40,13 +40,11 @@ def after_look(
             leaders[k] = varied[best]
             closed.add(k)
             continue
-        behind = dict(zip(varied, values[best] - values, strict=True))
+        mean = dict(zip(varied, values.tolist(), strict=True))
+        first = max(mean[level] for level in active[k])  # of those in play: what is left must hold what beat the rest
+        behind = {level: first - mean[level] for level in active[k]}
         kept = tuple(level for level in active[k] if behind[level] < look.apart * error)
-        if not kept:  # what screening left is what the look would drop: one of them has erred, and neither is believed
-            continue
-        dropped += [
-            Elimination(k, level, state.n_runs, float(behind[level])) for level in active[k] if level not in kept
-        ]
+        dropped += [Elimination(k, level, state.n_runs, behind[level]) for level in active[k] if level not in kept]
         active[k] = kept
     return replace(
         state,

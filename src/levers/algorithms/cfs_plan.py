@@ -17,6 +17,7 @@ NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
 GROWTH = 0.3  # and at least this share of the runs so far
 _LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
 LOOK_PAYS = 0.7  # a planned look must be shorter than this share of a design that settles everything
+LOOK_ROWS = 1.8  # rows of a look's design for each parameter, at least: what nearly independent factors take
 _FEW = 3  # up to this many factors the tight certificate is cheap enough to look ahead with
 _WORTH = 0.99  # screening on must promise to cost less than this share of selecting now
 _GROWTHS = (1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0, 10.0, 13.0, 16.0, 20.0)

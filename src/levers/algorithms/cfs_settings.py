@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from levers.algorithms.base import AlgorithmBase
-from levers.algorithms.cfs_plan import LOOK_PAYS, Shares, cheap_scale, error_shares, first_block, pair_error
+from levers.algorithms.cfs_plan import LOOK_PAYS, LOOK_ROWS, Shares, cheap_scale, error_shares, first_block, pair_error
 from levers.algorithms.cfs_state import CfsState
 from levers.core.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels
 from levers.core.checks import check_choice, check_count, check_positive
@@ -46,8 +46,8 @@ class CfsSettings(AlgorithmBase):
             raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
         if self.noise == "subgaussian" and self.problem.noise_sd is None:
             raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
-        if self.failure_prob < LEAST_FAILURE_PROB:
-            raise InvalidSettingError(f"failure_prob must be at least {LEAST_FAILURE_PROB:g} for a certificate")
+        if self.failure_prob < 10 * LEAST_FAILURE_PROB:  # a certificate gets no less than a tenth of it
+            raise InvalidSettingError(f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate")
         check_count("most_cells", self.most_cells)
         if self.most_runs() * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
@@ -86,24 +86,37 @@ class CfsSettings(AlgorithmBase):
     def looks(self) -> bool:
         """Whether a look is planned: with a least effect, if it is much shorter than a design that settles everything.
 
-        Both lengths grow with the square of the noise, so this can be decided while the noise is not known.
+        Both lengths grow with the square of the noise, so this can be decided while the noise is not known; whether to
+        have it is decided when it is.
         """
         if self.min_effect is None or self.problem.tolerance is None or self.problem.noise_sd == 0:
             return False
-        noise_sd = self.problem.noise_sd or self.tolerance
-        if not all(1 / _ODD < x / noise_sd < _ODD for x in (self.min_effect, self.tolerance)):
-            return False  # numbers that no experiment has
         whole = tuple((m, True) for m in self.space.n_levels)
         levels = certified_levels(self.space.n_levels, self.max_parents)
-        single = (cheap_scale(levels, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
-        return self.look_over(whole, noise_sd).n_runs < LOOK_PAYS * single
+        return self.paying_look(whole, levels, self.problem.noise_sd or self.tolerance) is not None
 
     def looks_in(self, state: CfsState) -> bool:
         """Whether a look is part of this study."""
         return self.looks and state.rules > 1
 
-    def look_over(self, factors: tuple[tuple[int, bool], ...], noise_sd: float) -> Look:
-        """The look over factors with so many levels in play, and whether those are all of their levels."""
+    def paying_look(
+        self, factors: tuple[tuple[int, bool], ...], at_stake: tuple[int, ...], noise_sd: float
+    ) -> Look | None:
+        """The look over factors with so many levels in play, and whether those are all; None where it does not pay.
+
+        It must be much shorter than a design that settles all that is at stake. A look's design has more rows than
+        parameters however small the noise is.
+        """
+        assert self.min_effect is not None  # see looks
+        if not all(1 / _ODD < x / noise_sd < _ODD for x in (self.min_effect, self.tolerance)):
+            return None  # numbers that no experiment has
+        look = self._look_over(factors, noise_sd)
+        single = (cheap_scale(at_stake, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
+        length = max(look.n_runs, LOOK_ROWS * sum(m - 1 for m, _ in factors))
+        fits = look.n_runs * self.space.n_factors <= self.most_cells
+        return look if fits and length < LOOK_PAYS * single else None
+
+    def _look_over(self, factors: tuple[tuple[int, bool], ...], noise_sd: float) -> Look:
         assert self.min_effect is not None  # see looks
         unknown = self.problem.noise_sd is None
         rest = error_shares(self.failure_prob, unknown, one_shot=False, look=True).selection

@@ -19,7 +19,7 @@ from levers.core.tails import slippage_tail, tail_grid
 from levers.errors import InvalidSettingError
 
 CERTIFICATES = ("slippage", "proven", "subgaussian")
-LEAST_FAILURE_PROB = 1e-8
+LEAST_FAILURE_PROB = 1e-9
 """Below this the tables of tails do not reach far enough."""
 _FAR = 6.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _CLOSE = 0.01  # how far below failure_prob, on the log scale, an accepted bound may end

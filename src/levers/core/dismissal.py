@@ -70,6 +70,6 @@ def wrongly_dismissed(m: int, margin: float, tied: bool = True) -> Tail:
         if tied:
             values = np.max([_tied_rivals(k) @ weight for k in range(1, min(m - 2, _MOST_TIED) + 1)], axis=0)
         if not tied or m - 2 > _MOST_TIED:
-            values = np.minimum((m - 2) * one, one[0])  # never more than being dismissed at all
+            values = np.minimum((m - 2) * one, ndtr(-margin / math.sqrt(2)))  # never more than being dismissed at all
     from_here: Tail = np.maximum.accumulate(np.maximum(values, 0.0)[::-1])[::-1] + _ROUNDING
     return from_here

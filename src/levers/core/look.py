@@ -29,6 +29,7 @@ _MOST_LEFT = 0.1  # and at most this share of them
 _APART = 2.2 * math.sqrt(2)  # standard errors of a level mean by which a level must be behind to be dropped
 _SAFE_MARGIN = 4.5  # standard errors by which two levels of a parent are hardly ever closer than they should be
 _COUPLED = 1.8  # coupling of the designs that are made, less one, times runs per parameter; about
+_MUCH_LONGER = 2.0**24
 _CELLS = {"slippage": 400, "proven": 200}
 
 
@@ -136,6 +137,8 @@ def plan_look(
 ) -> Look:
     """The shortest look after which a factor without effect is mostly dismissed, noise 1, risk at most failure_prob.
 
+    Its length is infinite where no length is enough.
+
     >>> look = plan_look(((4, True),) * 10, 0.5, 0.5, 0.09)
     >>> 300 < look.n_runs < 900, look.spread[0][0]
     (True, 4)
@@ -149,8 +152,11 @@ def plan_look(
             return risk > failure_prob
 
         low, high = 0.0, 2.0 * max(m for m, _ in factors) / min(min_effect, tolerance) ** 2
+        longest = high * _MUCH_LONGER
         while too_risky(high):
             low, high = high, 2 * high
+            if high > longest:  # so small a risk is beyond the tables of tails
+                return math.inf
         while high - low > 0.005 * high:
             middle = (low + high) / 2
             low, high = (middle, high) if too_risky(middle) else (low, middle)
@@ -159,7 +165,7 @@ def plan_look(
     n_parameters = sum(m - 1 for m, _ in factors)
     coupling = 1.0 if len(factors) == 1 else min(1 + _COUPLED * n_parameters / length(1.2), 2.0)
     n_runs = length(coupling)
-    whole = sorted({m for m, is_whole in factors if is_whole})
+    whole = sorted({m for m, is_whole in factors if is_whole}) if math.isfinite(n_runs) else []
     spread = tuple((m, _spread(m, min_effect / math.sqrt(m / n_runs), left)) for m in whole)
     return Look(n_runs, _APART, spread, selection, REACH, coupling)
 
