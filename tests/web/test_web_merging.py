@@ -45,6 +45,7 @@ def test_a_study_is_merged_over_the_api(http: httpx.Client, study: Study, databa
     wrong: list[tuple[dict[str, Any], int]] = [
         ({**body, "factors": ["heat"]}, 422),
         ({**body, "factors": "heat"}, 422),
+        ({**body, "factors": [["heat"], ["speed"]]}, 422),
         ({**body, "name": "oven"}, 409),
         ({**body, "name": "c", "budget": 40}, 409),
     ]
@@ -84,6 +85,9 @@ def test_the_form_of_a_new_study_takes_groups(http: httpx.Client, database: str)
     assert answer.status_code == 422
     assert 'id="problem-merged"' in answer.text
     assert "heat, tempo</textarea>" in answer.text  # what was typed is kept
+    taken = send(http, "/studies", {**fields, "merged": "heat, speed"})
+    assert taken.status_code == 409
+    assert 'id="problem-name"' in taken.text
     file = {"file": ("s.toml", b'merged = [["heat", "speed"]]\n[factors]\nheat = ["low", "high"]\nspeed = [1, 2]\n')}
     http.get("/login")
     form = {"form_token": http.cookies["levers_form"], "name": "filed", "tolerance": "0.5"}

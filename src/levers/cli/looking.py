@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from levers.algorithms.base import Verdict
+from levers.algorithms.cfs_state import PAST
 from levers.cli.common import (
     DEFAULT,
     FormatOption,
@@ -155,8 +156,9 @@ def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
         f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
         f"{found.guarantee}."
     )
-    stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage)
-    typer.echo(f"Runs: {found.n_runs} ({stages}).")
+    stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
+    past = dict(found.runs_by_stage).get(PAST, 0)
+    typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
 
 
 def _say_effects(study: "Study | RemoteStudy", output: Format) -> None:

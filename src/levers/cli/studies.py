@@ -1,5 +1,6 @@
 """`levers create`, `studies`, `copy`, `merge`, `delete`: the studies themselves."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
@@ -127,10 +128,10 @@ def merge(
     check_exists(name, storage)
     made = merge_study(name, new_name, _names(factors), storage, budget=budget, seed=seed)
     n_past = sum(len(past.values) for past in made.state.past)
+    lever = made.spec.merging.inner.factors[made.spec.merging.column_of(_names(factors)[0])]
     typer.echo(
-        f"created {new_name!r} in {made.storage.url}: {' + '.join(_names(factors))} as one lever of "
-        f"{max(made.spec.merging.inner.n_levels)} levels, with {several(n_past, 'run', 'runs')} of {name!r} as "
-        f"evidence\n"
+        f"created {new_name!r} in {made.storage.url}: {lever.name} as one lever of {lever.n_levels} levels, "
+        f"with {several(n_past, 'run', 'runs')} of {name!r} as evidence\n"
         f"{made.forecast()}\n"
         f"next: {command('ask', new_name, '-n', made.spec.block_size or 8, '--sheet', 'runs.csv')}"
     )
@@ -181,8 +182,9 @@ def _levels(texts: list[str]) -> list[Level]:
 
 
 def _names(text: str) -> list[str]:
-    """`heat,speed`"""
-    return [name.strip() for name in text.split(",")]
+    """`heat,speed`, or `"a, b",c` for names with commas."""
+    found = next(csv.reader([text], skipinitialspace=True), [])
+    return [name.strip() for name in found if name.strip()]
 
 
 def _combination(space: Space, text: str) -> dict[str, Level]:

@@ -38,7 +38,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
         space=space,
         options=tuple(sorted(data["options"].items())),
         forbidden=forbidden_combinations(space, data["forbidden"]),
-        merged=merged_groups(space, data.get("merged", [])),  # a service of 0.1.0 has none
+        merged=merged_groups(space, data["merged"]),
     )
 
 

@@ -5,8 +5,9 @@ case of any model of the pair, so nothing is assumed that was not assumed before
 made, and every theorem applies to it as it stands.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import networkx as nx
@@ -34,7 +35,7 @@ def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
     found = []
     for group in given:
         names = () if isinstance(group, str) or not isinstance(group, Sequence) else tuple(group)
-        if len(names) < 2 or len(set(names)) < len(names):
+        if len(names) < 2 or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise InvalidSpaceError(f"factors to be merged are two or more different names, not {group!r}")
         for name in names:
             space.position(name)
@@ -91,7 +92,12 @@ class Merging:
         if not forbidden and not merged:
             return cls(space, space, groups, tables)
         factors = [_merged(space, group, table) for group, table in zip(groups, tables, strict=True)]
-        return cls(space, Space(factors), groups, tables)
+        taken = set(space.names)
+        named = [
+            factor if len(group) == 1 else replace(factor, name=_free(factor.name, taken))
+            for factor, group in zip(factors, groups, strict=True)
+        ]
+        return cls(space, Space(named), groups, tables)
 
     @property
     def is_merged(self) -> bool:
@@ -116,10 +122,15 @@ class Merging:
         inner = np.full((len(outer), self.inner.n_factors), -1, dtype=np.int16)
         for column, (group, table) in enumerate(zip(self.groups, self.tables, strict=True)):
             sizes = [self.outer.n_levels[k] for k in group]
-            places = np.full(int(np.prod(sizes)), -1, dtype=np.int16)
+            places = np.full(math.prod(sizes), -1, dtype=np.int16)
             places[np.ravel_multi_index(tuple(table.T), sizes)] = np.arange(len(table))
             inner[:, column] = places[np.ravel_multi_index(tuple(outer[:, group].T), sizes)]
         return inner
+
+    def column_of(self, name: str) -> int:
+        """The position of the inner factor that has a factor as one of its parts."""
+        place = self.outer.position(name)
+        return next(i for i, group in enumerate(self.groups) if place in group)
 
     def assignment(self, codes: ArrayLike) -> Assignment:
         """The assignment of all factors that an inner row stands for."""
@@ -131,7 +142,7 @@ def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
     if len(group) == 1:
         return np.arange(space.n_levels[group[0]], dtype=np.int16)[:, None]
     names = [space.names[k] for k in group]
-    n_cells = int(np.prod([space.n_levels[k] for k in group]))
+    n_cells = math.prod(space.n_levels[k] for k in group)
     if n_cells > 100 * MAX_MERGED:
         raise InvalidSpaceError(_too_many(names, n_cells))
     ruled_out = [
@@ -157,9 +168,19 @@ def _too_many(names: Sequence[str], n_cells: int) -> str:
     )
 
 
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += " (merged)"
+    taken.add(name)
+    return name
+
+
 def _merged(space: Space, group: Sequence[int], table: Codes) -> Factor:
     factors = [space.factors[k] for k in group]
     if len(group) == 1:
         return factors[0]
-    levels = [", ".join(str(f.levels[code]) for f, code in zip(factors, row, strict=True)) for row in table]
+    parts = [[str(f.levels[code]) for f, code in zip(factors, row, strict=True)] for row in table]
+    levels = [", ".join(row) for row in parts]
+    if len(set(levels)) < len(levels):  # where levels have commas of their own
+        levels = [", ".join(repr(part) for part in row) for row in parts]
     return Factor(" + ".join(f.name for f in factors), levels)

@@ -249,6 +249,12 @@ def _suspects(
         screen = pair_screen(model, n_factors, _trusted_noise(model, stated))
 
 
+def can_merge(state: StudyState, pair: PairCheck) -> bool:
+    """Whether a study can go on with two of its levers as one."""
+    sizes = state.spec.merging.inner.n_levels
+    return isinstance(state.spec.solver, Cfs) and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
+
+
 def _words(
     state: StudyState,
     model: Additive,
@@ -260,10 +266,15 @@ def _words(
     factors = state.spec.merging.inner.factors
     for pair in suspects:
         first, second = factors[pair.first], factors[pair.second]
+        n_cells = first.n_levels * second.n_levels
+        remedy = f"study them as one lever of {n_cells} combinations"
+        if can_merge(state, pair):
+            remedy += ", with these runs as evidence (levers merge)"
+        elif n_cells > MAX_MERGED:
+            remedy = f"as one lever they would have {n_cells} combinations: leave out levels first"
         yield (
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
-            f"they do not; study them as one lever of {first.n_levels * second.n_levels} combinations, "
-            "with these runs as evidence (levers merge)"
+            f"they do not; {remedy}"
         )
     if lack is not None and lack.p_value < level and not suspects:
         yield (

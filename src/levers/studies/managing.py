@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
-from levers.core.merging import forbidden_combinations, merged_groups
+from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
 from levers.errors import StudyError
 from levers.studies.deciding import finished_runs, first_events
@@ -129,9 +129,15 @@ def merge_study(
         raise StudyError(f"{have}; {'leave it out' if budget is not None else 'give one for the runs from here on'}")
     if budget is not None:
         options["budget"] = budget
+    merged = old.merged + merged_groups(old.space, [factors])
+    inner = Merging.of(old.space, old.forbidden, merged).inner
+    if inner.names == old.merging.inner.names:
+        raise StudyError(f"{' and '.join(factors)} are one lever already")
+    if options.get("max_parents") is not None:  # no more can matter than there are, and merging never makes it more
+        options["max_parents"] = min(options["max_parents"], inner.n_factors)
     spec = replace(
         old,
-        merged=old.merged + merged_groups(old.space, [factors]),
+        merged=merged,
         options=tuple(sorted(options.items())),
         seed=secrets.randbits(31) if seed is None else seed,
     )

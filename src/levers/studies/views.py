@@ -213,15 +213,17 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
 def _provisos(state: StudyState) -> Iterator[str]:
     merging = state.spec.merging
     if merging.is_merged:
-        tied = [merging.inner.factors[i].name for i, group in enumerate(merging.groups) if len(group) > 1]
-        yield (
-            f"{', '.join(tied)} studied as one lever each, because of "
-            f"{'forbidden combinations' if not state.spec.merged else 'what they do to each other'}: "
-            "the answer is the best of all allowed settings, and the theorem covers it"
-        )
+        chosen = {merging.column_of(names[0]) for names in state.spec.merged}
+        for i, group in enumerate(merging.groups):
+            if len(group) > 1:
+                reason = "what they do to each other" if i in chosen else "forbidden combinations"
+                yield f"{merging.inner.names[i]} studied as one lever, because of {reason}"
+        yield "the answer is the best of all allowed settings, and the theorem covers it"
     if state.n_past_used:
         n = sum(len(past.values) for past in state.past[: state.n_past_used])
         yield f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+        if state.spec.merged:
+            yield "that levers may have been merged because of these very runs is not accounted for"
     if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
         yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
     if state.corrections:

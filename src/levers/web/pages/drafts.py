@@ -133,6 +133,8 @@ LABELS = {
 """Fields as messages call them."""
 
 FIELD_OF = {
+    "study's name": "name",
+    "study called": "name",
     "max_parents": "max_parents",
     "min_effect": "min_effect",
     "failure_prob": "failure_prob",
@@ -143,9 +145,8 @@ FIELD_OF = {
     "seed": "seed",
     "goal": "goal",
     "forbidden": "forbidden",
-    "merge": "merged",
-    "study's name": "name",
-    "study called": "name",
+    "to be merged": "merged",
+    "studied as one": "merged",
     "factor": "factors",
 }
 

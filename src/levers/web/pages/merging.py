@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 def merge_page(request: Request, name: str) -> Response:
     """The form, with the levers of the address ticked."""
     study, _ = opened(request, name, "admin")
-    return _form(request, name, request.query_params.getlist("factors"), f"{study.name}, merged")
+    return _form(request, name, request.query_params.getlist("factors"), f"{study.name[:180]}, merged")
 
 
 @router.post("/studies/{name}/merge")

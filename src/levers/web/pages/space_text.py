@@ -113,7 +113,8 @@ def parse_merged(text: str) -> list[list[str]]:
     >>> parse_merged("heat, speed")
     [['heat', 'speed']]
     """
-    return [[name.strip() for name in re.split(r"[,;]", line)] for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [_cells(line, ";" if ";" in line else ",") for line in lines]
 
 
 def _combination(space: Space, line: str) -> dict[str, Level]:

@@ -128,10 +128,10 @@ def doubt(sight: Sight) -> Any:
 
 def remedies(state: StudyState, found: "Additivity") -> list[tuple[str, str]]:
     """For each pair that seems to interact: its levers in words, and the query of the page that merges them."""
-    if state.spec.algorithm != "cfs":
-        return []
-    merging = state.spec.merging
-    pairs = [(*merging.groups[pair.first], *merging.groups[pair.second]) for pair in found.suspects]
+    from levers.studies.diagnostics import can_merge
+
+    groups, suspects = state.spec.merging.groups, [pair for pair in found.suspects if can_merge(state, pair)]
+    pairs = [(*groups[pair.first], *groups[pair.second]) for pair in suspects]
     names = [[state.spec.space.names[k] for k in pair] for pair in pairs]
     return [(" and ".join(group), urlencode([("factors", one) for one in group])) for group in names]
 
