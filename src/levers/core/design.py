@@ -4,7 +4,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +58,17 @@ class Design:
 
         Each part has the positions of its factors, the eigenvalues, and the eigenvectors in contrast coordinates.
         """
-        every = np.arange(len(self.sizes))
-        parts = list(every[:, None]) if self.orthogonal else [every]
         found = []
-        for part in parts:
+        for part in self._parts:
             values, vectors = np.linalg.eigh(self._information(part))
             found.append((part, values, vectors))
         return found
+
+    @cached_property
+    def _parts(self) -> list[NDArray[np.int64]]:
+        """Factors that have to be looked at together: one by one if the design is orthogonal."""
+        every = np.arange(len(self.sizes))
+        return list(every[:, None]) if self.orthogonal else [every]
 
     def _information(self, part: NDArray[np.int64]) -> NDArray[np.float64]:
         """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l for the factors of one part."""
@@ -72,14 +76,23 @@ class Design:
         at = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in part])
         single = self.counts.diagonal()[at].astype(np.float64)
         centred = self.counts[np.ix_(at, at)] - np.outer(single, single) / self.n_runs
-        basis = _stacked_basis([self.sizes[k] for k in part])
-        information: NDArray[np.float64] = basis.T @ centred @ basis / self.n_runs
-        return information
+        # factor by factor: the basis of all of them is mostly zeros
+        places = _places([self.sizes[k] for k in part])
+        half = np.empty((sum(m - 1 for m in (self.sizes[k] for k in part)), len(at)))
+        for levels, contrasts, basis in places:
+            half[contrasts] = basis.T @ centred[levels]
+        information = np.empty((len(half), len(half)))
+        for levels, contrasts, basis in places:
+            information[:, contrasts] = half[:, levels] @ basis
+        return information / self.n_runs
 
     @cached_property
     def inflation(self) -> float:
         """1 / least eigenvalue of the information matrix; infinite when a contrast is not determined."""
-        least = min(float(values.min(initial=1.0)) for _, values, _ in self.spectrum)
+        if "spectrum" in self.__dict__:
+            least = min(float(values.min(initial=1.0)) for _, values, _ in self.spectrum)
+        else:  # without vectors, which take most of the time
+            least = min(float(np.linalg.eigvalsh(self._information(part)).min(initial=1.0)) for part in self._parts)
         return 1.0 / least if least > 1e-9 else math.inf
 
     @cached_property
@@ -140,6 +153,7 @@ class Design:
         return max(level, float(pairs.max(initial=0.0)))
 
 
+@lru_cache(maxsize=256)
 def contrast_basis(m: int) -> NDArray[np.float64]:
     """An orthonormal basis of the contrasts of m levels, as columns (Helmert).
 
@@ -150,14 +164,16 @@ def contrast_basis(m: int) -> NDArray[np.float64]:
     for j in range(1, m):
         basis[:j, j - 1] = 1.0
         basis[j, j - 1] = -j
-    return np.asarray(basis / np.sqrt((basis**2).sum(axis=0)))
+    basis /= np.sqrt((basis**2).sum(axis=0))
+    basis.flags.writeable = False
+    return basis
 
 
-def _stacked_basis(sizes: Sequence[int]) -> NDArray[np.float64]:
-    """Contrast bases of several factors side by side, each scaled by sqrt(m_k)."""
-    full = np.zeros((sum(sizes), sum(m - 1 for m in sizes)))
-    row = column = 0
+def _places(sizes: Sequence[int]) -> list[tuple[slice, slice, NDArray[np.float64]]]:
+    """For each factor: where its levels are, where its contrasts are, and its basis scaled by sqrt(m_k)."""
+    found = []
+    level = contrast = 0
     for m in sizes:
-        full[row : row + m, column : column + m - 1] = math.sqrt(m) * contrast_basis(m)
-        row, column = row + m, column + m - 1
-    return full
+        found.append((slice(level, level + m), slice(contrast, contrast + m - 1), math.sqrt(m) * contrast_basis(m)))
+        level, contrast = level + m, contrast + m - 1
+    return found
