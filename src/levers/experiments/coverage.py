@@ -36,11 +36,15 @@ class Scenario:
     known_noise: bool = True
     early: bool = False
 
+    def solver(self, world: World) -> Cfs:
+        """The solver as it is set up for a world."""
+        noise_sd = world.outcome.noise_sd if self.known_noise else None
+        return Cfs(Problem(world.space, self.tolerance, FAILURE_PROB, noise_sd), **self.options)
+
     def fails(self, seed: int) -> bool:
         """Whether the study with this seed loses more than its verdict certifies."""
         world = self.world(seed)
-        noise_sd = world.outcome.noise_sd if self.known_noise else None
-        cfs = Cfs(Problem(world.space, self.tolerance, FAILURE_PROB, noise_sd), **self.options)
+        cfs = self.solver(world)
         verdict = _first_certificate(cfs, world, seed) if self.early else run_on_world(cfs, world, seed)
         allowed = verdict.tolerance if self.tolerance is None or self.early else self.tolerance
         return gap(world, verdict.assignment.codes) > allowed + 1e-12
@@ -92,9 +96,10 @@ def edge_world() -> World:
     return additive_world([[0.6, 0.6 - TOLERANCE / 3 * (1 + 1e-9), 0.0]] * 6)
 
 
-def look_world(gap: float, rivals: int) -> World:
-    """Ten parents at the edge of what a look may dismiss: some levels a gap behind the best, the rest half way."""
-    return additive_world([[0.5] + [0.5 - gap] * rivals + [0.25] * (3 - rivals) + [0.0]] * 10)
+def look_world(gap: float, rivals: int, n_parents: int = 10) -> World:
+    """Parents at the edge of what a look may dismiss: some levels a gap behind the best, the rest half way."""
+    parent = [0.5] + [0.5 - gap] * rivals + [0.25] * (3 - rivals) + [0.0]
+    return additive_world([parent] * n_parents + [[0.0] * 5] * (10 - n_parents))
 
 
 def bernoulli_world() -> World:
@@ -119,8 +124,8 @@ def scenarios() -> list[Scenario]:
             {"max_parents": 2},
         ),
         Scenario(
-            "paper's worlds K=5 P=2, least effect known",
-            lambda seed: random_world(5, 2, np.random.default_rng(seed), min_effect=0.6),
+            "paper's worlds K=10 P=2, least effect known",
+            lambda seed: random_world(10, 2, np.random.default_rng(seed), min_effect=0.6),
             {"min_effect": 0.6},
         ),
         Scenario("least effect at its edge", lambda seed: edge_world(), {"min_effect": 0.6}),
@@ -139,9 +144,9 @@ def scenarios() -> list[Scenario]:
             known_noise=False,
         ),
         Scenario(
-            "look, P=2 known too",
-            lambda seed: random_world(10, 2, np.random.default_rng(seed), min_effect=0.5),
-            {"min_effect": 0.5, "max_parents": 2},
+            "look, P=8 known too, one rival at a third",
+            lambda seed: look_world(TOLERANCE / 3, 1, n_parents=8),
+            {"min_effect": 0.5, "max_parents": 8},
         ),
         Scenario(
             "look, two-point noise",

@@ -60,12 +60,12 @@ def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
     """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes."""
-    found = [Imported(past.codes, past.values, past.note) for past in state.past]
+    found: list[Event] = [Imported(past.codes, past.values, past.note) for past in state.past]
     for i, block in enumerate(state.blocks):
         codes, values = _finished_rows(block)
         if block.role != SET_ASIDE and len(values):
             found.append(Imported(state.spec.merging.expand(codes), values, f"block {i} of {name}"))
-    return list(found)
+    return found
 
 
 def next_trials(state: StudyState, n: int) -> Numbers:
