@@ -7,9 +7,10 @@ from levers.core.arrays import collapsed_copies, is_orthogonal, rao_hamming, sma
 from levers.core.balanced import balanced_rows
 from levers.core.blocks import estimate_block, independent_effects
 from levers.core.construction import Origin, certified_design, largest_design, make_design
-from levers.core.design import Design, contrast_basis
+from levers.core.design import Design
 from levers.core.fields import ORDERS, finite_field
 from levers.core.fit import Fit
+from levers.core.layout import contrast_basis
 from levers.core.moments import LevelSums, Moments, pair_counts
 from levers.core.near_orthogonal import swap_improved
 
@@ -161,7 +162,8 @@ def test_block_estimates_agree_with_least_squares() -> None:
         for k, m in enumerate(sizes):
             for i in range(m):
                 assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(fit.contrast(k, i, 0))
-            np.testing.assert_allclose(estimate.variances[k], fit.variances(k), atol=1e-12)
+        spreads = np.concatenate([fit.variances(k).ravel() for k in range(len(sizes))])
+        np.testing.assert_allclose(estimate.spreads, spreads, atol=1e-12)
         assert estimate.residual_square == pytest.approx(fit.residual_square, abs=1e-9)
         assert estimate.residual_dof == fit.residual_dof
 

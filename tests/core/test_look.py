@@ -162,8 +162,7 @@ def test_the_coupling_is_what_the_inequality_needs() -> None:
     """T <= p diag(T), T being the errors' covariance once each factor's own part is made c I."""
     sizes = (3, 4, 5, 2)
     design = make_design(sizes, 31, seed=2)
-    [(_, values, vectors)] = design.spectrum
-    total = (vectors / values) @ vectors.T
+    total = design.spectrum[0].inverse[0]
     begin = 0
     for m in sizes:
         total[begin : begin + m - 1, begin : begin + m - 1] = design.single_inflation * np.eye(m - 1)

@@ -99,7 +99,7 @@ class Verdict:
     `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
     `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. `certificate` and
     `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict be recomputed from the
-    raw outcomes.
+    raw outcomes, by the version of levers that keeps to the same `rules`.
     """
 
     algorithm: str
@@ -119,6 +119,7 @@ class Verdict:
     problem: Problem | None = None
     options: tuple[tuple[str, str | float | int | None], ...] = ()
     blocks: tuple[BlockRecord, ...] = ()
+    rules: int = 1
 
     @property
     def on_parents(self) -> dict[str, Level]:

@@ -260,4 +260,5 @@ class Cfs(CfsDecisions):
             problem=self.problem,
             options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
             blocks=state.blocks,
+            rules=state.rules,
         )

@@ -11,6 +11,7 @@ from levers.core.blocks import BlockEstimate
 from levers.core.codec import serialisable
 from levers.core.design import Design
 from levers.core.elimination import Elimination
+from levers.core.layout import level_pairs, offsets
 from levers.core.look import Look
 from levers.core.moments import LevelSums
 from levers.core.screening import Evidence
@@ -21,7 +22,8 @@ SCREENING, LOOK, SELECTION = "screening", "look", "selection"
 PAST = "past data"
 """The stage of runs that were made before or beside the study."""
 RULES = 2
-"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own."""
+"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own, and made other
+designs."""
 
 
 @serialisable
@@ -71,7 +73,8 @@ class CfsState:
     @property
     def open_factors(self) -> tuple[int, ...]:
         """The factors that the current block varies."""
-        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in self.closed)
+        closed = set(self.closed)
+        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
 
     @property
     def open_sizes(self) -> tuple[int, ...]:
@@ -112,16 +115,18 @@ class CfsState:
     def block_sums(self, design: Design) -> LevelSums:
         """The block's sums over the levels in play, in the design's own numbering."""
         sums = self.sums
-        starts = np.concatenate([[0], np.cumsum(sums.n_levels)])
-        at = [int(starts[k]) + level for k in self.open_factors for level in self.active[k]]
+        starts = offsets(sums.n_levels).tolist()
+        at = [starts[k] + level for k in self.open_factors for level in self.active[k]]
         return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
 
     def pairs(self, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """A block's differences and their variances, placed among all factors and levels."""
         differences = np.zeros_like(self.evidence.weighted)
         variances = np.full_like(differences, np.inf)
-        for k, effects, spread in zip(self.open_factors, estimate.effects, estimate.variances, strict=True):
-            at = np.ix_([k], self.active[k], self.active[k])
-            differences[at] = effects[:, None] - effects[None, :]
-            variances[at] = spread
+        factor = np.repeat(self.open_factors, estimate.sizes)
+        level = np.concatenate([self.active[k] for k in self.open_factors])
+        these, those = level_pairs(estimate.sizes)
+        at = factor[these], level[these], level[those]
+        differences[at] = estimate.differences
+        variances[at] = estimate.spreads
         return differences, variances

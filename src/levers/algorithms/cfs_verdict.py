@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from levers.core.screening import Evidence, anytime_radius
 
 Losses = tuple[tuple[float | None, ...], ...]
@@ -20,7 +22,6 @@ def loss_intervals(
 
     Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
 
-    >>> import numpy as np
     >>> pairs = np.array([[[0.0, 2.0], [-2.0, 0.0]]])
     >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
     >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
@@ -29,14 +30,17 @@ def loss_intervals(
     """
     error = failure_prob / sum(m * (m - 1) for m in n_levels)
     radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
+    row = np.arange(len(n_levels))
+    known = (evidence.information[row, leaders] > 0).tolist()
+    middle = evidence.estimates[row, leaders].tolist()
+    half = radius[row, leaders].tolist()
     losses: list[tuple[float | None, ...]] = []
     intervals: list[tuple[tuple[float, float] | None, ...]] = []
     for k, (leader, m) in enumerate(zip(leaders, n_levels, strict=True)):
-        known = [j == leader or evidence.information[k, leader, j] > 0 for j in range(m)]
-        middle = [float(evidence.estimates[k, leader, j]) for j in range(m)]
-        half = [0.0 if j == leader else float(radius[k, leader, j]) for j in range(m)]
-        losses.append(tuple(middle[j] if known[j] else None for j in range(m)))
-        intervals.append(tuple((middle[j] - half[j], middle[j] + half[j]) if known[j] else None for j in range(m)))
+        known[k][leader], half[k][leader] = True, 0.0
+        found = list(zip(known[k][:m], middle[k], half[k], strict=False))
+        losses.append(tuple(x if sure else None for sure, x, _ in found))
+        intervals.append(tuple((x - r, x + r) if sure else None for sure, x, r in found))
     return tuple(losses), tuple(intervals)
 
 

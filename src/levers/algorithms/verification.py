@@ -8,10 +8,15 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import BlockRecord, Verdict
 from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_state import RULES
 from levers.core.checks import check_outcomes
 from levers.core.design import Design
 from levers.core.elimination import Elimination
 from levers.errors import InvalidSettingError
+
+_ANOTHER_VERSION = (
+    "this verdict was made by another version of levers, whose designs had other rows; verify it with that one"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """
     if verdict.problem is None or verdict.algorithm != "cfs":
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
+    if verdict.rules != RULES:
+        raise InvalidSettingError(_ANOTHER_VERSION)
     if any(block.design in ("as run", "as stored") for block in verdict.blocks):
         raise InvalidSettingError(
             "this verdict rests on imported or corrected runs, whose designs do not follow from seeds"
@@ -75,9 +82,7 @@ def _check_version(design: Design, stage: str, block: BlockRecord) -> None:
     """A design of the same kind and length that has other rows was made by another version."""
     like = (stage, design.n_runs, design.kind) == (block.stage, block.n_runs, block.design)
     if like and design.digest != block.digest:
-        raise InvalidSettingError(
-            "this verdict's runs were designed by another version of levers, which used other rows; verify it with that"
-        )
+        raise InvalidSettingError(_ANOTHER_VERSION)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.design import Design, contrast_basis
+from levers.core.design import Design, Part
 from levers.core.fit import Fit, residual_square
+from levers.core.layout import alike_factors, level_pairs, offsets
 from levers.core.moments import LevelSums, Moments
 
 
@@ -16,13 +16,27 @@ from levers.core.moments import LevelSums, Moments
 class BlockEstimate:
     """Level effects of a block, the variances of their differences over sigma^2, and what is left over.
 
-    `effects[k]` has one number per level (their differences matter); `variances[k]` is a matrix over levels.
+    `values` has one number per level (their differences inside a factor matter), `spreads` one per pair of levels in
+    the order of `level_pairs`.
     """
 
-    effects: tuple[NDArray[np.float64], ...]
-    variances: tuple[NDArray[np.float64], ...]
+    sizes: tuple[int, ...]
+    values: NDArray[np.float64]
+    spreads: NDArray[np.float64]
     residual_square: float
     residual_dof: int
+
+    @property
+    def effects(self) -> tuple[NDArray[np.float64], ...]:
+        """The effects factor by factor."""
+        return tuple(np.split(self.values, offsets(self.sizes)[1:-1]))
+
+    @property
+    def differences(self) -> NDArray[np.float64]:
+        """The differences of effects, pair by pair."""
+        these, those = level_pairs(self.sizes)
+        difference: NDArray[np.float64] = self.values[these] - self.values[those]
+        return difference
 
 
 def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
@@ -38,28 +52,19 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     [1.0, 5.0]
     """
     sizes = design.sizes
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    these, those = level_pairs(sizes)
     rounding = sums.n_runs * (16 * float(np.finfo(np.float64).eps) * sums.mean) ** 2  # what a constant leaves over
     if not design.orthogonal:
         fit = Fit(Moments(sizes, sums.n_runs, sums.mean, sums.square, sums.sums, design.counts))
-        return BlockEstimate(
-            tuple(fit.level_effects(k) for k in range(len(sizes))),
-            tuple(fit.variances(k) for k in range(len(sizes))),
-            max(fit.residual_square, rounding),
-            fit.residual_dof,
-        )
+        left = max(fit.residual_square, rounding)
+        return BlockEstimate(sizes, fit.theta, fit.pair_variances(these, those), left, fit.residual_dof)
     counts = design.counts.diagonal().astype(np.float64)
     means = sums.sums / counts
     explained = float((sums.sums * means).sum())
-    effects = tuple(means[a:b] for a, b in pairwise(starts))
-    variances = []
-    for a, b in pairwise(starts):
-        spread = 1 / counts[a:b, None] + 1 / counts[None, a:b]
-        np.fill_diagonal(spread, 0.0)
-        variances.append(spread)
+    spreads = np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
     dof = sums.n_runs - 1 - sum(m - 1 for m in sizes)
     left = max(residual_square(sums.square, explained, sums.n_runs - dof), rounding)
-    return BlockEstimate(effects, tuple(variances), left, dof)
+    return BlockEstimate(sizes, means, spreads, left, dof)
 
 
 def independent_effects(
@@ -77,25 +82,24 @@ def independent_effects(
     `single` only levels are made alike, factor by factor; correlation between factors is left, because one of them only
     can lose anything.
     """
-    n, charge = design.n_runs, design.charge(single)
-    result = list(effects)
-    for part, values, vectors in _single_spectrum(design) if single else design.spectrum:
-        spread = np.sqrt(np.maximum(charge - 1.0 / values, 0.0)) * noise_sd / math.sqrt(n)
-        noise = vectors @ (spread * rng.normal(size=len(values)))
-        begin = 0
-        for k in part:
-            m = design.sizes[k]
-            result[k] = effects[k] + math.sqrt(m) * contrast_basis(m) @ noise[begin : begin + m - 1]
-            begin += m - 1
-    return tuple(result)
+    charge = design.charge(single)
+    drawn = rng.normal(size=sum(m - 1 for m in design.sizes)) * noise_sd / math.sqrt(design.n_runs)
+    noise = np.empty_like(drawn)
+    for part in _single_spectrum(design) if single else design.spectrum:
+        spread = np.sqrt(np.maximum(charge - 1.0 / part.values, 0.0))[:, :, None]
+        # the symmetric root: eigenvectors have no sign of their own, and it must not matter which one they got
+        turned = part.vectors.swapaxes(1, 2) @ drawn[part.contrasts][:, :, None]
+        noise[part.contrasts] = (part.vectors @ (spread * turned))[:, :, 0]
+    values = np.concatenate(effects)
+    for group in alike_factors(design.sizes):
+        values[group.levels] += noise[group.contrasts] @ group.basis.T
+    return tuple(np.split(values, offsets(design.sizes)[1:-1]))
 
 
-def _single_spectrum(
-    design: Design,
-) -> list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+def _single_spectrum(design: Design) -> list[Part]:
     """Eigenvalues of what each factor's own error covariance is the inverse of."""
     found = []
-    for k, block in enumerate(design.error_blocks):
-        variances, vectors = np.linalg.eigh(block)
-        found.append((np.array([k]), 1.0 / variances, vectors))
+    for contrasts, blocks in design.error_blocks:
+        variances, vectors = np.linalg.eigh(blocks)
+        found.append(Part(contrasts, 1.0 / variances, vectors))
     return found

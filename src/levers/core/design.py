@@ -2,16 +2,31 @@
 
 import math
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.arrays import is_orthogonal
+from levers.core.layout import Places, alike_factors
 from levers.core.moments import pair_counts
 from levers.core.space import Codes
+
+
+class Part(NamedTuple):
+    """Contrasts that are looked at together: a row of their places, and its eigenvalues and vectors; rows are stacked."""
+
+    contrasts: Places
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+    @property
+    def inverse(self) -> NDArray[np.float64]:
+        """The inverse information of each row."""
+        inverse: NDArray[np.float64] = (self.vectors / self.values[:, None, :]) @ self.vectors.swapaxes(1, 2)
+        return inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,46 +68,40 @@ class Design:
         return is_orthogonal(self.counts, self.sizes, self.n_runs)
 
     @cached_property
-    def spectrum(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-        """Eigenvalues and vectors of the information matrix (ideal: identity), one part per factor if orthogonal.
+    def spectrum(self) -> list[Part]:
+        """Eigenvalues and vectors of the information matrix (ideal: identity), factor by factor if orthogonal."""
+        return [Part(part, *np.linalg.eigh(matrices)) for part, matrices in self._information]
 
-        Each part has the positions of its factors, the eigenvalues, and the eigenvectors in contrast coordinates.
+    @property
+    def _information(self) -> list[tuple[Places, NDArray[np.float64]]]:
+        """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: all of it, or of each factor alone if that is all.
+
+        Contrasts that belong together are a row of places; those of as many contrasts each are stacked.
         """
-        found = []
-        for part in self._parts:
-            values, vectors = np.linalg.eigh(self._information(part))
-            found.append((part, values, vectors))
-        return found
-
-    @cached_property
-    def _parts(self) -> list[NDArray[np.int64]]:
-        """Factors that have to be looked at together: one by one if the design is orthogonal."""
-        every = np.arange(len(self.sizes))
-        return list(every[:, None]) if self.orthogonal else [every]
-
-    def _information(self, part: NDArray[np.int64]) -> NDArray[np.float64]:
-        """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l for the factors of one part."""
-        starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        at = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in part])
-        single = self.counts.diagonal()[at].astype(np.float64)
-        centred = self.counts[np.ix_(at, at)] - np.outer(single, single) / self.n_runs
-        # factor by factor: the basis of all of them is mostly zeros
-        places = _places([self.sizes[k] for k in part])
-        half = np.empty((sum(m - 1 for m in (self.sizes[k] for k in part)), len(at)))
-        for levels, contrasts, basis in places:
-            half[contrasts] = basis.T @ centred[levels]
-        information = np.empty((len(half), len(half)))
-        for levels, contrasts, basis in places:
-            information[:, contrasts] = half[:, levels] @ basis
-        return information / self.n_runs
+        single = self.counts.diagonal().astype(np.float64)
+        centred = self.counts - np.outer(single, single / self.n_runs)
+        groups = alike_factors(self.sizes)
+        if self.orthogonal:
+            return [
+                (g.contrasts, g.basis.T @ centred[g.levels[:, :, None], g.levels[:, None, :]] @ g.basis / self.n_runs)
+                for g in groups
+            ]
+        n_contrasts = len(single) - len(self.sizes)
+        half = np.empty((n_contrasts, len(single)))
+        for g in groups:
+            half[g.contrasts] = g.basis.T @ centred[g.levels]
+        information = np.empty((n_contrasts, n_contrasts))
+        for g in groups:  # symmetric, so that rows may be taken for columns
+            information[g.contrasts] = g.basis.T @ half.T[g.levels]
+        return [(np.arange(n_contrasts)[None, :], information[None] / self.n_runs)]
 
     @cached_property
     def inflation(self) -> float:
         """1 / least eigenvalue of the information matrix; infinite when a contrast is not determined."""
         if "spectrum" in self.__dict__:
-            least = min(float(values.min(initial=1.0)) for _, values, _ in self.spectrum)
+            least = min(float(part.values.min(initial=1.0)) for part in self.spectrum)
         else:  # without vectors, which take most of the time
-            least = min(float(np.linalg.eigvalsh(self._information(part)).min(initial=1.0)) for part in self._parts)
+            least = min(float(np.linalg.eigvalsh(matrices).min(initial=1.0)) for _, matrices in self._information)
         return 1.0 / least if least > 1e-9 else math.inf
 
     @cached_property
@@ -100,20 +109,19 @@ class Design:
         """The same for combinations of contrasts inside one factor: what counts when only one factor can lose."""
         if not math.isfinite(self.inflation):
             return math.inf
-        return max(float(np.linalg.eigvalsh(block).max(initial=0.0)) for block in self.error_blocks)
+        return max(float(np.linalg.eigvalsh(blocks).max(initial=0.0)) for _, blocks in self.error_blocks)
 
     @cached_property
-    def error_blocks(self) -> list[NDArray[np.float64]]:
-        """Each factor's own part of the inverse information: the covariance of its errors, ideal being the identity."""
-        blocks: dict[int, NDArray[np.float64]] = {}
-        for part, values, vectors in self.spectrum:
-            inverse = (vectors / values) @ vectors.T
-            begin = 0
-            for k in part.tolist():
-                end = begin + self.sizes[k] - 1
-                blocks[k] = inverse[begin:end, begin:end]
-                begin = end
-        return [blocks[k] for k in range(len(self.sizes))]
+    def error_blocks(self) -> list[tuple[Places, NDArray[np.float64]]]:
+        """Each factor's own part of the inverse information: the covariance of its errors, ideal being the identity.
+
+        Factors of as many levels each are stacked, with the places of their contrasts.
+        """
+        if self.orthogonal:
+            return [(part.contrasts, part.inverse) for part in self.spectrum]
+        inverse = self.spectrum[0].inverse[0]
+        places = [group.contrasts for group in alike_factors(self.sizes)]
+        return [(at, inverse[at[:, :, None], at[:, None, :]]) for at in places]
 
     @cached_property
     def coupling(self) -> float:
@@ -123,12 +131,9 @@ class Design:
         """
         if self.orthogonal or not math.isfinite(self.inflation):
             return 1.0 if self.orthogonal else math.inf
-        [(_, values, vectors)] = self.spectrum
-        between = (vectors / values) @ vectors.T
-        begin = 0
-        for m in self.sizes:
-            between[begin : begin + m - 1, begin : begin + m - 1] = 0.0
-            begin += m - 1
+        between = self.spectrum[0].inverse[0]
+        for group in alike_factors(self.sizes):
+            between[group.contrasts[:, :, None], group.contrasts[:, None, :]] = 0.0
         return 1.0 + float(np.linalg.eigvalsh(between)[-1]) / self.single_inflation
 
     def charge(self, single: bool) -> float:
@@ -138,7 +143,7 @@ class Design:
     @cached_property
     def mean_inflation(self) -> float:
         """The average over directions of 1 / eigenvalue."""
-        values = np.concatenate([values for _, values, _ in self.spectrum])
+        values = np.concatenate([part.values.ravel() for part in self.spectrum])
         return float(np.mean(1.0 / values)) if values.min() > 1e-9 else math.inf
 
     @cached_property
@@ -151,29 +156,3 @@ class Design:
         level = float(np.abs(self.counts.diagonal() / ideal - 1).max())
         pairs = np.abs(self.counts / expected - 1)[apart]
         return max(level, float(pairs.max(initial=0.0)))
-
-
-@lru_cache(maxsize=256)
-def contrast_basis(m: int) -> NDArray[np.float64]:
-    """An orthonormal basis of the contrasts of m levels, as columns (Helmert).
-
-    >>> contrast_basis(2).round(3).tolist()
-    [[0.707], [-0.707]]
-    """
-    basis = np.zeros((m, m - 1))
-    for j in range(1, m):
-        basis[:j, j - 1] = 1.0
-        basis[j, j - 1] = -j
-    basis /= np.sqrt((basis**2).sum(axis=0))
-    basis.flags.writeable = False
-    return basis
-
-
-def _places(sizes: Sequence[int]) -> list[tuple[slice, slice, NDArray[np.float64]]]:
-    """For each factor: where its levels are, where its contrasts are, and its basis scaled by sqrt(m_k)."""
-    found = []
-    level = contrast = 0
-    for m in sizes:
-        found.append((slice(level, level + m), slice(contrast, contrast + m - 1), math.sqrt(m) * contrast_basis(m)))
-        level, contrast = level + m, contrast + m - 1
-    return found

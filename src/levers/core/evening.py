@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.core.layout import offsets
 from levers.core.space import Codes
 
 _AT_ONCE = 6  # rows moved before their company is counted again
@@ -22,7 +23,7 @@ def evened(rows: Codes, sizes: Sequence[int]) -> Codes:
     """
     even = rows.copy()
     n, n_factors = rows.shape
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    starts = offsets(sizes)
     weight = np.repeat(np.asarray(sizes, dtype=np.float32), sizes)
     used = np.zeros((n, int(starts[-1])), dtype=np.float32)
     for k in sorted(range(n_factors), key=lambda k: -sizes[k]):

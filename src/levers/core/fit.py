@@ -36,12 +36,10 @@ class Fit:
     def _free(self) -> NDArray[np.int64]:
         """Positions of the used levels that are not their factor's reference level."""
         used = self.moments.level_counts > 0
-        free = used.copy()
-        for begin, end in zip(self.moments.offsets[:-1], self.moments.offsets[1:], strict=True):
-            seen = np.flatnonzero(used[begin:end])
-            if seen.size:
-                free[begin + seen[0]] = False
-        return np.flatnonzero(free)
+        place = np.where(used, np.arange(len(used)), len(used))
+        first = np.minimum.reduceat(place, self.moments.offsets[:-1])
+        used[first[first < len(used)]] = False
+        return np.flatnonzero(used)
 
     @cached_property
     def _system(self) -> NDArray[np.float64]:
@@ -132,15 +130,9 @@ class Fit:
 
     def variances(self, factor: int) -> NDArray[np.float64]:
         """Variances over sigma^2 of all contrasts of a factor, as a matrix over its levels."""
-        own = slice(self.moments.offsets[factor], self.moments.offsets[factor + 1])
-        used = self.moments.level_counts[own] > 0
-        if self._outside is not None or not used.all():
-            places = np.arange(own.start, own.stop)
-            these, those = np.meshgrid(places, places, indexing="ij")
-            return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
-        inverse = self.inverse[own, own]
-        diagonal = inverse.diagonal()
-        return np.maximum(diagonal[:, None] + diagonal[None, :] - 2 * inverse, 0.0)
+        places = np.arange(self.moments.offsets[factor], self.moments.offsets[factor + 1])
+        these, those = np.meshgrid(places, places, indexing="ij")
+        return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
 
     def contrast(self, factor: int, i: int, j: int) -> float:
         """The estimate of theta_k[i] - theta_k[j]; nan when a level was never used."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.checks import check_outcomes
 from levers.core.codec import serialisable
+from levers.core.layout import offsets
 from levers.core.space import Codes
 from levers.errors import InvalidSpaceError
 
@@ -49,7 +50,7 @@ class LevelSums:
         if len(rows) == 0:
             return self
         mean = float(y.mean())
-        places = (rows + _offsets(self.n_levels)[:-1]).ravel()
+        places = (rows + offsets(self.n_levels)[:-1]).ravel()
         d = len(self.sums)
         sums = np.bincount(places, np.repeat(y - mean, rows.shape[1]), minlength=d).astype(np.float64)
         counts = np.bincount(places, minlength=d)
@@ -95,7 +96,7 @@ class Moments:
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where each factor's levels begin, and the total number of levels at the end."""
-        return _offsets(self.n_levels)
+        return offsets(self.n_levels)
 
     @property
     def level_counts(self) -> NDArray[np.int64]:
@@ -153,10 +154,6 @@ class Moments:
         return Moments(self.n_levels, n, mean, square, sums, self.counts + other.counts)
 
 
-def _offsets(n_levels: Sequence[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(n_levels)])
-
-
 def _checked_runs(
     codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int]
 ) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
@@ -181,7 +178,7 @@ def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> 
     n = len(codes)
     sizes = np.asarray(n_levels, dtype=np.int64)
     p = int((sizes - 1).sum())
-    starts = np.concatenate([[0], np.cumsum(sizes - 1)[:-1]])
+    starts = offsets(sizes - 1)[:-1]
     cross = np.zeros((p, p), dtype=np.int64)
     step = max(1, min(_ONE_HOT_CELLS // (p + 1), _EXACT_ROWS))
     for begin in range(0, n, step):
@@ -211,7 +208,7 @@ def _with_first_levels(
 ) -> NDArray[np.int64]:
     """The full table of pair counts from the table that leaves each factor's first level out."""
     d = int(sizes.sum())
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    first = offsets(sizes)[:-1]
     others = np.delete(np.arange(d), first)
     counts = np.empty((d, d), dtype=np.int64)
     counts[np.ix_(others, others)] = cross

@@ -7,6 +7,7 @@ section 5.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Evidence:
         precision = np.divide(1.0, variances, out=np.zeros_like(variances), where=known)
         return Evidence(self.weighted + np.where(known, differences, 0.0) * precision, self.information + precision)
 
-    @property
+    @cached_property
     def estimates(self) -> Pairs:
         """W / I, and 0 where nothing is known."""
         return np.divide(self.weighted, self.information, out=np.zeros_like(self.weighted), where=self.information > 0)
