@@ -200,8 +200,10 @@ def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
     other = dataclasses.replace(
         verdict, blocks=(dataclasses.replace(verdict.blocks[0], digest="00000000"), *verdict.blocks[1:])
     )
-    with pytest.raises(InvalidSettingError, match="another version"):
-        verify(other, np.zeros(verdict.n_runs))
+    older = dataclasses.replace(verdict, rules=verdict.rules - 1)
+    for changed in (other, older):
+        with pytest.raises(InvalidSettingError, match="another version"):
+            verify(changed, np.zeros(verdict.n_runs))
 
 
 def test_numbers_that_no_experiment_has_plan_no_look() -> None:

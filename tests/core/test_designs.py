@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from levers.core.arrays import collapsed_copies, is_orthogonal, rao_hamming, smallest_array
+from levers.core.arrays import collapsed_copies, collapsed_levels, is_orthogonal, rao_hamming, smallest_array
 from levers.core.balanced import balanced_rows
 from levers.core.blocks import estimate_block, independent_effects
 from levers.core.construction import Origin, certified_design, largest_design, make_design
@@ -55,12 +55,12 @@ def test_a_broken_array_is_noticed() -> None:
 def test_collapsing_keeps_orthogonality_and_rotation_evens_levels_out() -> None:
     sizes = [2, 3, 4, 5, 6]
     array = rao_hamming(7, 2, 5)
-    one = collapsed_copies(array, 7, sizes, 1, np.random.default_rng(0))
+    one = collapsed_copies(array, collapsed_levels(7, sizes, 1, np.random.default_rng(0)))
     assert is_orthogonal(pair_counts(one, sizes), sizes, len(one))
-    many = collapsed_copies(array, 7, sizes, 60, np.random.default_rng(0))
+    many = collapsed_copies(array, collapsed_levels(7, sizes, 60, np.random.default_rng(0)))
     assert all(len(set(np.bincount(many[:, k]).tolist())) == 1 for k in range(5))
     assert Design(many, tuple(sizes), "").inflation < 1.03 < Design(one, tuple(sizes), "").inflation
-    few = collapsed_copies(array, 7, sizes, 3, np.random.default_rng(0))
+    few = collapsed_copies(array, collapsed_levels(7, sizes, 3, np.random.default_rng(0)))
     assert all(np.ptp(np.bincount(few[:, k])) <= 7 for k in range(5))  # one symbol's rows
 
 
@@ -119,6 +119,7 @@ def test_the_right_kind_of_design_is_chosen(sizes: tuple[int, ...], n: int, kind
     assert n <= design.n_runs <= 1.35 * n + 3
     assert math.isfinite(design.inflation)
     assert all(set(design.rows[:, k]) == set(range(m)) for k, m in enumerate(sizes))
+    assert (design.counts == pair_counts(design.rows, sizes)).all()
     assert (make_design(sizes, n, seed=1).rows == design.rows).all()
 
 

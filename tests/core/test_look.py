@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from levers.core.arrays import collapsed_copies, rao_hamming
+from levers.core.arrays import collapsed_copies, collapsed_levels, rao_hamming
 from levers.core.certificate import dp_bound, scale_needed
 from levers.core.construction import certified_design, make_design
 from levers.core.design import Design
@@ -139,7 +139,9 @@ def test_the_chernoff_bound_keeps_the_envelope_too() -> None:
 
 
 def uneven(sizes: tuple[int, ...], n_copies: int) -> np.ndarray:
-    return collapsed_copies(rao_hamming(7, 2, len(sizes)), 7, sizes, n_copies, np.random.default_rng(0))
+    return collapsed_copies(
+        rao_hamming(7, 2, len(sizes)), collapsed_levels(7, sizes, n_copies, np.random.default_rng(0))
+    )
 
 
 def test_evening_out_makes_counts_equal_and_hardly_couples_factors() -> None:

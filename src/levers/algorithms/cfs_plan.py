@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
-from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecast
+from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecasts
 
 SCREENING_SHARE = 0.1
 DISMISSAL_SHARE = 0.4
@@ -109,16 +109,17 @@ class Prospect:
             return True
         if self.tolerance is not None and self.n_runs + self.following > most_screening:
             return True
-        return all(cost >= _WORTH * self.cost(self.now, 0.0) for cost in self.screening_costs())
+        least = _WORTH * self.cost(self.now, 0.0)
+        return all(cost >= least for cost in self.screening_costs())
 
     def screening_costs(self) -> Iterator[float]:
         """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
         most = self.left if self.left is not None else self.cost(self.now, 0.0)
-        for growth in _GROWTHS:
-            more = max(self.n_runs * (growth - 1), float(self.following))
-            if more >= most:
-                break
-            then = forecast(self.evidence, 1 + more / self.n_runs, self.confidence, self.now, self.known)
+        lengths = [max(self.n_runs * (growth - 1), float(self.following)) for growth in _GROWTHS]
+        lengths = [more for more in dict.fromkeys(lengths) if more < most]
+        growths = [1 + more / self.n_runs for more in lengths]
+        standings = forecasts(self.evidence, growths, self.confidence, self.now, self.known)
+        for more, then in zip(lengths, standings, strict=True):
             certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
             yield more if certain else self.cost(then, more)
 

@@ -94,8 +94,11 @@ class CfsState:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
         due = design.rows[self.sums.n_runs : self.sums.n_runs + most]
         codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (len(due), 1))
-        for column, k in enumerate(self.open_factors):
-            codes[:, k] = np.asarray(self.active[k], dtype=np.int16)[due[:, column]]
+        in_play = np.array([level for k in self.open_factors for level in self.active[k]], dtype=np.int16)
+        levels = in_play.take(due + offsets(self.open_sizes)[:-1])
+        if len(self.open_factors) == len(self.active):
+            return levels
+        codes[:, self.open_factors] = levels
         return codes
 
     def design_of(self, codes: Codes) -> Design:

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from levers.core.fields import ORDERS, finite_field
 from levers.core.layout import level_pairs, offsets
+from levers.core.moments import pair_counts
 from levers.core.space import Codes
+
+_MOST_CHECKED = 1000  # levels of an array up to which all pairs are counted when it is made
 
 
 class ArraySize(NamedTuple):
@@ -62,25 +65,62 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     for i in range(exponent):
         rows = field.add[rows, field.times[vectors[:, i][:, None], points[:, i][None, :]]]
     rows.flags.writeable = False
+    levels = [order] * n_columns
+    if order * n_columns <= _MOST_CHECKED and not is_orthogonal(pair_counts(rows, levels), levels, len(rows)):
+        raise RuntimeError(f"the array of {order}^{exponent} runs is not orthogonal")  # certificates rest on it
     return rows
 
 
-def collapsed_copies(rows: Codes, order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator) -> Codes:
-    """Copies of an array with fewer levels in each column; which levels get a spare one rotates from copy to copy.
+def collapsed_levels(
+    order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """For each factor, which of its levels stands for which symbol of an array: a row for each copy.
 
-    So each level of a factor is favoured equally often, up to one copy. Symbols are renamed at random in every copy.
+    Which levels get a spare symbol rotates from copy to copy, so each level of a factor is favoured equally often, up
+    to one copy. Symbols are renamed at random in every copy.
 
-    >>> rows = collapsed_copies(rao_hamming(3, 2, 2), 3, [2, 3], 2, np.random.default_rng(0))
+    >>> collapsed_levels(3, [2], 2, np.random.default_rng(0))[0].sum(axis=1).tolist()
+    [2, 1]
+    """
+    found = []
+    for m in sizes:
+        spare = order % m or 1  # so many levels are favoured in a copy; the next copy goes on with those after them
+        turns = rng.permutation((spare * np.arange(n_copies) + rng.integers(m)) % m)
+        found.append(rng.permuted((np.arange(order) % m + turns[:, None]) % m, axis=1))
+    return found
+
+
+def collapsed_copies(rows: Codes, levels: Sequence[NDArray[np.int64]]) -> Codes:
+    """Copies of an array, one for each row of `levels`, in which levels stand for symbols.
+
+    >>> rows = collapsed_copies(rao_hamming(3, 2, 2), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
     >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
     ([9, 9], [6, 6, 6])
     """
-    copies = np.empty((n_copies, *rows.shape), dtype=np.int16)
-    for k, m in enumerate(sizes):
-        spare = order % m or 1  # so many levels are favoured in a copy; the next copy goes on with those after them
-        turns = rng.permutation((spare * np.arange(n_copies) + rng.integers(m)) % m)
-        levels = (np.arange(order) % m + turns[:, None]) % m  # a row per copy: the level of each symbol
-        copies[:, :, k] = rng.permuted(levels, axis=1)[:, rows[:, k]]
-    return copies.reshape(-1, rows.shape[1])
+    columns = np.empty((len(levels), len(levels[0]) * len(rows)), dtype=np.int16)
+    for k, of_symbols in enumerate(levels):
+        columns[k] = of_symbols.astype(np.int16)[:, rows[:, k]].ravel()
+    return columns.T
+
+
+def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The pair counts of those copies, without the rows: in a copy, all pairs of symbols come up equally often.
+
+    >>> size, levels = ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0))
+    >>> bool((collapsed_counts(size, [2, 3], levels)
+    ...     == pair_counts(collapsed_copies(rao_hamming(3, 2, 2), levels), [2, 3])).all())
+    True
+    """
+    n_symbols = np.concatenate(
+        [(of_symbols[:, :, None] == np.arange(m)).sum(axis=1) for of_symbols, m in zip(levels, sizes, strict=True)],
+        axis=1,
+        dtype=np.float64,  # whole numbers far below 2^53, and quick to multiply
+    )
+    once = size.n_runs // size.order
+    counts = (once // size.order) * (n_symbols.T @ n_symbols)
+    counts[level_pairs(tuple(sizes))] = 0
+    np.fill_diagonal(counts, once * n_symbols.sum(axis=0))
+    return counts.astype(np.int64)
 
 
 def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) -> bool:
@@ -88,7 +128,6 @@ def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) 
 
     With equal level counts this is strength 2.
 
-    >>> from levers.core.moments import pair_counts
     >>> rows = rao_hamming(3, 2, 4)
     >>> is_orthogonal(pair_counts(rows, [3] * 4), [3] * 4, 9)
     True

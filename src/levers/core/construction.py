@@ -5,11 +5,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from levers.core.arrays import ArraySize, collapsed_copies, rao_hamming, smallest_array
+from levers.core.arrays import (
+    ArraySize,
+    collapsed_copies,
+    collapsed_counts,
+    collapsed_levels,
+    rao_hamming,
+    smallest_array,
+)
 from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
 from levers.core.evening import evened
+from levers.core.moments import pair_counts
 from levers.core.near_orthogonal import swap_improved
 from levers.core.space import Codes
 
@@ -64,23 +73,26 @@ def _assembled(
     even: bool = False,
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
-    parts = []
+    parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
     if size is not None and copies:
-        array = rao_hamming(size.order, size.exponent, len(sizes))
-        parts.append(collapsed_copies(array, size.order, sizes, copies, rng))
+        levels = collapsed_levels(size.order, sizes, copies, rng)
+        parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
+        counts += collapsed_counts(size, sizes, levels)
     if rest:
         parts.append(_nearly_orthogonal(sizes, rest, origin, rng))
+        counts += pair_counts(parts[-1], sizes)
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
-    if even and copies and _unevenness(rows, sizes) > MOST_UNEVEN:
+    if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
         rows, rest = evened(rows, sizes), rest or 1
+        counts = pair_counts(rows, sizes)
     rows.flags.writeable = False
     kind = "orthogonal array" if not rest else "nearly orthogonal" if rest <= MOST_SWAP_RUNS else "random balanced"
-    return Design(rows, sizes, kind)
+    return Design(rows, sizes, kind, counts)
 
 
-def _unevenness(rows: Codes, sizes: tuple[int, ...]) -> float:
+def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) -> float:
     """By how much the rarest level of any factor is rarer than it should be, as a share."""
-    return max(1 - m * int(np.bincount(rows[:, k], minlength=m).min()) / len(rows) for k, m in enumerate(sizes))
+    return float((1 - counts.diagonal() * np.repeat(sizes, sizes) / n_runs).max())
 
 
 def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:

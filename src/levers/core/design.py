@@ -16,7 +16,7 @@ from levers.core.space import Codes
 
 
 class Part(NamedTuple):
-    """Contrasts that are looked at together: a row of their places, and its eigenvalues and vectors; rows are stacked."""
+    """Contrasts that belong together: a row of their places, and its eigenvalues and vectors. Rows are stacked."""
 
     contrasts: Places
     values: NDArray[np.float64]
@@ -46,6 +46,8 @@ class Design:
     rows: Codes
     sizes: tuple[int, ...]
     kind: str
+    counted: NDArray[np.int64] | None = None
+    """Pair counts, where they are known from how the rows were made."""
 
     @property
     def n_runs(self) -> int:
@@ -60,7 +62,7 @@ class Design:
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """Pair counts of all levels."""
-        return pair_counts(self.rows, self.sizes)
+        return pair_counts(self.rows, self.sizes) if self.counted is None else self.counted
 
     @cached_property
     def orthogonal(self) -> bool:

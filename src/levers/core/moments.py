@@ -18,6 +18,7 @@ from levers.core.space import Codes
 from levers.errors import InvalidSpaceError
 
 _ONE_HOT_CELLS = 400_000  # cells of the largest one-hot block, 1.6 MB as float32: it stays in the cache
+_MANY_ROWS = 200
 _EXACT_ROWS = 1 << 23  # float32 counts whole numbers exactly up to 2^24
 
 
@@ -50,10 +51,7 @@ class LevelSums:
         if len(rows) == 0:
             return self
         mean = float(y.mean())
-        places = (rows + offsets(self.n_levels)[:-1]).ravel()
-        d = len(self.sums)
-        sums = np.bincount(places, np.repeat(y - mean, rows.shape[1]), minlength=d).astype(np.float64)
-        counts = np.bincount(places, minlength=d)
+        sums, counts = _by_level(rows, y - mean, self.n_levels)
         n, shift = self.n_runs + len(rows), mean - self.mean
         new_mean = self.mean + shift * len(rows) / n
         return LevelSums(
@@ -152,6 +150,19 @@ class Moments:
         )
         square = self.square + other.square + shift**2 * self.n_runs * other.n_runs / n
         return Moments(self.n_levels, n, mean, square, sums, self.counts + other.counts)
+
+
+def _by_level(
+    rows: NDArray[np.integer], y: NDArray[np.float64], n_levels: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The sum of y and the number of runs at each level."""
+    if len(rows) > _MANY_ROWS:  # a factor at a time: bincount is quickest with few places
+        columns = list(zip(rows.T, n_levels, strict=True))
+        sums = [np.bincount(column, y, minlength=m) for column, m in columns]
+        return np.concatenate(sums), np.concatenate([np.bincount(column, minlength=m) for column, m in columns])
+    places, d = (rows + offsets(n_levels)[:-1]).ravel(), sum(n_levels)
+    summed = np.bincount(places, np.repeat(y, rows.shape[1]), minlength=d).astype(np.float64)
+    return summed, np.bincount(places, minlength=d)
 
 
 def _checked_runs(

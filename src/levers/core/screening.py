@@ -5,7 +5,7 @@ section 5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from scipy.special import gammaincinv
 from levers.core.codec import serialisable
 
 _NOISE_EXPONENT = 0.15  # l of the anytime noise bound: best at a few hundred degrees of freedom
+_MOST_FORECAST = 100_000  # pairs of levels times lengths of screening that are looked at together
 Pairs = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -142,38 +143,52 @@ def assess(
     max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under
     min_effect is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
     """
+    [standing] = _assess(estimates, (radii[0][None], radii[1][None]), active, parents, closed, known)
+    return standing
+
+
+def _assess(
+    estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
+) -> list[Standing]:
+    """The same for several radii at once: theirs is a first axis more."""
     radius, dismissal = radii
     apart = ~np.eye(active.shape[1], dtype=bool)
     both = active[:, :, None] & active[:, None, :] & apart
-    beaten = (both & (estimates > radius)).any(axis=1)
+    beaten = ((estimates > radius) & both).any(axis=2)
     survivors = active & ~beaten
-    found = parents | (beaten & active).any(axis=1)
-    both = survivors[:, :, None] & survivors[:, None, :] & apart
-    counts = survivors.sum(axis=1)
+    found = parents | (beaten & active).any(axis=2)
+    both = survivors[:, :, :, None] & survivors[:, :, None, :] & apart
+    counts = survivors.sum(axis=2)
     is_open = (counts > 1) & ~closed
-    spare = None if known.max_parents is None else max(known.max_parents - int(found.sum()), 0)
-    if spare == 0:
-        is_open &= found
+    spare = None
+    if known.max_parents is not None:
+        spare = np.maximum(known.max_parents - found.sum(axis=1), 0)
+        is_open &= found | (spare > 0)[:, None]
     if known.min_effect is not None:
-        widest = np.where(both, estimates + dismissal, -np.inf).max(axis=(1, 2))
+        widest = np.where(both, estimates + dismissal, -np.inf).max(axis=(2, 3))
         is_open &= found | (widest >= known.min_effect)
-    standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=2), -np.inf)
-    leaders = standing.argmax(axis=1)
-    row = np.arange(len(leaders))
-    ahead = np.where(survivors, estimates[row, :, leaders] + radius[row, :, leaders], 0.0)
-    ahead[row, leaders] = 0.0
-    loss = np.where(is_open, np.maximum(ahead.max(axis=1), 0.0), 0.0)
-    if spare is None:
-        upper, levels = float(loss.sum()), counts[is_open].tolist()
-    else:
-        sure, maybe = is_open & found, is_open & ~found
-        upper = float(loss[sure].sum() + np.sort(loss[maybe])[::-1][:spare].sum())
-        levels = counts[sure].tolist() + np.sort(counts[maybe])[::-1][:spare].tolist()
-    return Standing(survivors, found, is_open, leaders, upper, tuple(sorted(levels)))
+    standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=3), -np.inf)
+    leaders = standing.argmax(axis=2)
+    time, row = np.ogrid[: len(radius), : len(active)]
+    ahead = np.where(survivors, estimates[row, :, leaders] + radius[time, row, :, leaders], 0.0)
+    ahead[time, row, leaders] = 0.0
+    loss = np.where(is_open, np.maximum(ahead.max(axis=2), 0.0), 0.0)
+    result = []
+    for t in range(len(radius)):
+        if spare is None:
+            upper, levels = float(loss[t].sum()), counts[t][is_open[t]].tolist()
+        else:
+            sure, maybe = is_open[t] & found[t], is_open[t] & ~found[t]
+            upper = float(loss[t][sure].sum() + np.sort(loss[t][maybe])[::-1][: spare[t]].sum())
+            levels = counts[t][sure].tolist() + np.sort(counts[t][maybe])[::-1][: spare[t]].tolist()
+        result.append(Standing(survivors[t], found[t], is_open[t], leaders[t], upper, tuple(sorted(levels))))
+    return result
 
 
-def forecast(evidence: Evidence, growth: float, confidence: Confidence, now: Standing, known: Knowledge) -> Standing:
-    """What the standing will be when the information has grown by a factor, if the estimates are about right.
+def forecasts(
+    evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
+) -> Iterator[Standing]:
+    """What the standing will be when the information has grown by each factor, if the estimates are about right.
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
     estimates are mostly noise. This only guides how long to screen; no guarantee rests on it.
@@ -181,7 +196,10 @@ def forecast(evidence: Evidence, growth: float, confidence: Confidence, now: Sta
     information = np.maximum(evidence.information, 1e-12)
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
-    return assess(shrunk, confidence.radii(information * growth), now.active, now.parents, ~now.open, known)
+    at_once = max(1, _MOST_FORECAST // information.size)
+    for begin in range(0, len(growths), at_once):
+        grown = information * np.asarray(growths[begin : begin + at_once])[:, None, None, None]
+        yield from _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:
