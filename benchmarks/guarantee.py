@@ -12,8 +12,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from levers.core.certificate import dp_bound, scale_needed
+from levers.core.certificate import scale_needed
 from levers.core.design import Design
+from levers.core.dynamic import dp_bound
 from levers.core.lower_bounds import slippage_failures
 from levers.experiments.coverage import FAILURE_PROB, scenarios, selection_failures
 

@@ -7,12 +7,12 @@ from scipy.stats import norm
 from levers.core.certificate import (
     certified_levels,
     chernoff_scale,
-    dp_bound,
     runs_needed,
     scale_needed,
     subgaussian_scale,
     tolerance_reached,
 )
+from levers.core.dynamic import dp_bound
 from levers.core.lower_bounds import (
     binary_divergence,
     instance_bound,
@@ -23,6 +23,46 @@ from levers.core.lower_bounds import (
 )
 from levers.core.tails import slippage_tail
 from levers.errors import InvalidSettingError
+
+
+def rounded_down(levels: tuple[int, ...], scale: float, cells: int) -> float:
+    """The programme with all gaps on the grid and h read too late: never above the true value."""
+    value = np.zeros(cells + 1)
+    for m in sorted(levels):
+        gaps = np.arange(1, cells + 2)
+        tail = norm_max_tail(m - 1, gaps * scale / (cells * math.sqrt(m)))
+        padded = np.concatenate([value, np.ones(cells + 1)])
+        value = value + np.maximum(
+            [((padded[i + 1 : i + cells + 2] - value[i]) * tail).max() for i in range(cells + 1)], 0.0
+        )
+    return float(value[0])
+
+
+def norm_max_tail(n_rivals: int, gaps: np.ndarray) -> np.ndarray:
+    """P(max of q normals - one more >= t), by quadrature."""
+    z = np.arange(-9.0, 9.0, 0.01)
+    return np.array([1.0 - float((norm.cdf(z + t) ** n_rivals * norm.pdf(z)).sum()) * 0.01 for t in gaps])
+
+
+@pytest.mark.parametrize(
+    ("levels", "scale"),
+    [
+        ((2,), 2.0),
+        ((6,), 5.0),
+        ((2, 2, 3), 4.5),
+        ((5, 5), 9.0),
+        ((2, 4, 6, 6), 10.0),
+        ((3,) * 8, 9.0),
+        ((2,) * 12, 6.0),
+    ],
+)
+def test_few_cells_bound_the_programme_from_above_and_closely(levels: tuple[int, ...], scale: float) -> None:
+    low = rounded_down(levels, scale, 1200)
+    for cells in (int(2 * scale), int(4 * scale), int(6 * scale), 400):
+        assert dp_bound(levels, scale, cells) >= low
+    assert dp_bound(levels, scale) <= 1.04 * low
+    with pytest.raises(ValueError, match="too few"):
+        dp_bound(levels, scale, int(0.8 * scale))
 
 
 def test_the_tail_of_one_rival_is_a_normal_tail_and_never_too_small() -> None:

@@ -74,7 +74,7 @@ def test_the_smallest_array_is_known() -> None:
 def test_swaps_make_columns_more_orthogonal_and_keep_level_counts() -> None:
     sizes = (3, 4, 5, 6, 2, 3, 4, 5, 6, 2)
     start = balanced_rows(tuple(tuple(range(m)) for m in sizes), 60, np.random.default_rng(0))
-    better = swap_improved(start, sizes)
+    better = swap_improved(start, sizes, rounds=20)
     before, after = Design(start, sizes, ""), Design(better, sizes, "")
     assert after.mean_inflation < 1.12 < 1.6 < before.mean_inflation
     assert after.inflation < before.inflation / 2

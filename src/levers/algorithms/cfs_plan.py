@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from levers.core.certificate import chernoff_scale, scale_needed, subgaussian_scale
+from levers.core.certificate import scale_needed, subgaussian_scale, usual_scale
 from levers.core.screening import Confidence, Evidence, Knowledge, Standing, forecasts
 
 SCREENING_SHARE = 0.1
@@ -140,4 +140,4 @@ def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach:
         return subgaussian_scale(levels, failure_prob)
     if len(levels) <= _FEW:
         return scale_needed(levels, failure_prob, bound, reach)
-    return (0.8 + 0.03 * math.log(len(levels))) * chernoff_scale(levels, failure_prob, bound == "proven", reach)
+    return usual_scale(levels, failure_prob, bound == "proven", reach)

@@ -11,76 +11,20 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from levers.core.checks import check_choice, check_count, check_probability
+from levers.core.dynamic import dp_bound, dp_work, proven_gain
 from levers.core.tails import slippage_tail, tail_grid
 from levers.errors import InvalidSettingError
 
 CERTIFICATES = ("slippage", "proven", "subgaussian")
 LEAST_FAILURE_PROB = 1e-9
 """Below this the tables of tails do not reach far enough."""
-_FAR = 6.0  # gaps beyond this many standard errors are bounded by their tail times 1
-_CLOSE = 0.01  # how far below failure_prob, on the log scale, an accepted bound may end
+_CLOSE = 0.006  # how far below failure_prob, on the log scale, an accepted bound may end
 _MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
 _MOST_EXPONENT = 700.0  # exp of more is infinite
 _EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
-
-
-def dp_bound(
-    levels: Sequence[int], scale: float, cells: int | None = None, proven: bool = False, slope: float = 0.0
-) -> float:
-    """Bound the failure probability by dynamic programming over factors, tolerance 1   (docs/theory, section 3).
-
-    V_{K+1}(r) = 1{r > 1};  V_k(r) = sup_t { V_{k+1}(r) + [V_{k+1}(r + s_k t) - V_{k+1}(r)] h_{m_k - 1}(t) },
-    on a grid of r where V is read at the next higher point and h at the next lower one. With a slope, the least c is
-    returned for which V_1(r) <= c exp(slope r) wherever that is below 1   (docs/theory, section 6).
-
-    >>> round(dp_bound([2] * 10, scale=7.47, cells=1000), 3)
-    0.1
-    """
-    grid = cells or _grid_cells(scale, proven)
-    value = np.zeros(grid + 1)
-    for m in sorted(levels):
-        step = math.sqrt(m) / scale
-        n_gaps = min(grid + 1, int(_FAR * step * grid) + 2)
-        lower = np.arange(n_gaps) / (grid * step)  # gap i ends at cell i + 1 and begins at cell i
-        padded = np.concatenate([value, np.ones(n_gaps)])
-        rise = sliding_window_view(padded, n_gaps)[1 : grid + 2] - value[:, None]
-        if proven and m > 2:
-            gain = proven_gain(rise, [slippage_tail(q, lower) for q in range(m - 1, 0, -1)])
-        else:
-            gain = (rise * slippage_tail(m - 1, lower)).max(axis=1)
-        if n_gaps <= grid:
-            beyond = float(slippage_tail(m - 1, np.array([n_gaps / (grid * step)]))[0])
-            rest = (1.0 - value) * beyond
-            gain = gain + rest if proven else np.maximum(gain, rest)  # proven: some gaps inside, some beyond
-        value = np.minimum(value + gain, 1.0)
-    if not slope:
-        return float(value[0])
-    # V at a point holds for all r down to the point before it
-    return float((value * np.exp(-slope * np.maximum(np.arange(grid + 1) - 1, 0) / grid)).max())
-
-
-def proven_gain(rise: NDArray[np.float64], tails: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """max over t_1 <= ... <= t_{m-1} of sum_i (g(t_i) - g(t_{i-1})) h_{m-i}(t_i), for every row g of `rise`.
-
-    Holds for any gaps, not only equal ones: of the levels that are t_i or more behind there are m - i.
-    """
-    best = rise * tails[0]
-    for tail in tails[1:]:
-        following = np.empty_like(best)
-        for b in range(rise.shape[1]):
-            before = np.maximum((best[:, : b + 1] - rise[:, : b + 1] * tail[b]).max(axis=1), 0.0)
-            following[:, b] = before + rise[:, b] * tail[b]
-        best = np.maximum(best, following)
-    widest: NDArray[np.float64] = best.max(axis=1)
-    return widest
-
-
-def _grid_cells(scale: float, proven: bool) -> int:
-    return min(200, max(100, int(4 * scale))) if proven else min(4000, max(400, int(18 * scale)))
 
 
 @lru_cache(maxsize=512)
@@ -114,6 +58,17 @@ def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = 
     331
     """
     return _chernoff(levels, failure_prob, proven, reach)[0]
+
+
+def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
+    """About the scale that `scale_needed` finds, for planning: the Chernoff scale times its usual excess.
+
+    >>> levels = (2, 3, 4, 5) * 4
+    >>> 0.97 < usual_scale(levels, 0.09) / scale_needed(levels, 0.09) < 1.03
+    True
+    """
+    usual = 0.81 + 0.016 * math.log(len(levels))
+    return (0.77 if reach else 1.0) * usual * chernoff_scale(levels, failure_prob, proven, reach)
 
 
 def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
@@ -166,32 +121,31 @@ def scale_needed(
     proven = certificate == "proven"
     proven = proven and max(levels) > 2  # with two levels each the plain bound is proven, and cheaper
     most, slope = _chernoff(levels, failure_prob, proven, reach)
-    if _dp_work(levels, most, proven) > _MOST_CELLS:
+    if dp_work(levels, most, proven) > _MOST_CELLS:
         return most
     steep = math.log(1 / failure_prob) / reach if reach else 0.0
-    return _least_scale(lambda u: dp_bound(levels, u, proven=proven, slope=steep), failure_prob, most, slope)
+    likely = usual_scale(levels, failure_prob, proven, reach)
+    return _least_scale(lambda u: dp_bound(levels, u, proven=proven, slope=steep), failure_prob, most, likely, slope)
 
 
-def _dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:
-    cells = _grid_cells(scale, proven)
-    gaps = [min(cells, _FAR * math.sqrt(m) / scale * cells) for m in levels]
-    if proven:
-        return sum(cells * g * g / 2 * max(m - 2, 0) for g, m in zip(gaps, levels, strict=True)) / 4
-    return sum(cells * g for g in gaps)
-
-
-def _least_scale(bound: Callable[[float], float], failure_prob: float, most: float, slope: float) -> float:
+def _least_scale(
+    bound: Callable[[float], float], failure_prob: float, most: float, likely: float, slope: float
+) -> float:
     """The least u <= most with bound(u) <= failure_prob, nearly; `most` is known to be enough.
 
-    The bound falls about as exp(-slope u), the Chernoff bound's own exponent, so a few Newton steps do. Only a scale
-    whose bound was computed and accepted is returned.
+    The bound falls about as exp(-slope u), the Chernoff bound's own exponent at first, so a few secant steps do. Only a
+    scale whose bound was computed and accepted is returned.
     """
-    accepted, rejected, scale = most, 0.0, most * 0.9
+    accepted, rejected, scale = most, 0.0, likely
+    tried: tuple[float, float] | None = None
     for _ in range(12):
         excess = math.log(max(bound(scale), 1e-300) / failure_prob)
         accepted, rejected = (min(accepted, scale), rejected) if excess <= 0 else (accepted, max(rejected, scale))
         if -_CLOSE <= excess <= 0 or accepted <= rejected * 1.001:
             break
+        if tried is not None and (scale - tried[0]) * (tried[1] - excess) > 0:
+            slope = (tried[1] - excess) / (scale - tried[0])
+        tried = scale, excess
         following = scale + (excess + _CLOSE / 2) / slope
         inside = rejected < following < accepted
         scale = following if inside else (rejected + accepted) / 2

@@ -19,15 +19,22 @@ from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
 from levers.core.evening import evened
 from levers.core.moments import pair_counts
-from levers.core.near_orthogonal import swap_improved
+from levers.core.near_orthogonal import merged_columns, swap_improved
 from levers.core.space import Codes
 
 MOST_SWAP_RUNS = 400
 """Swapping compares all pairs of runs; beyond this many, chance balance or an exact array does as well."""
-QUICK_SEARCH = 200_000
+QUICK_SEARCH = 60_000
 """Squared runs times factors up to which a search from scratch takes a few milliseconds."""
-WARM_ROUNDS = 6
-"""Rounds of swaps per column that improve a design which is nearly orthogonal to begin with."""
+ROUNDS = 24
+"""Rounds of swaps of a search from scratch."""
+SETTLED = 0.002
+SCRATCH_ROUNDS = 8
+MOSTLY = 0.65
+MORE_ROUNDS = 6
+"""Rounds of swaps that improve a design which is nearly orthogonal to begin with."""
+NEXT_LENGTH = 12
+"""Designs of all factors are searched for lengths that are multiples of this, and remembered."""
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
 WHOLE_COPIES = 5
@@ -135,30 +142,19 @@ def _nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, origin: Origin | Non
     if origin is None or origin.sizes == sizes or n_runs**2 * len(sizes) <= QUICK_SEARCH:
         found = _searched(sizes, n_runs)
         return np.stack([rng.permutation(m).astype(np.int16)[found[:, k]] for k, m in enumerate(sizes)], axis=1)
-    first = _searched(origin.sizes, min(MOST_SWAP_RUNS, origin.n_runs))
-    copies = [rng.permutation(first) for _ in range(-(-n_runs // len(first)))]
-    start = np.concatenate(copies)[:n_runs]
-    columns = [
-        _merged_levels(start[:, column], origin.sizes[column], m, rng)
-        for column, m in zip(origin.columns, sizes, strict=True)
-    ]
-    return swap_improved(np.stack(columns, axis=1), sizes, rounds=WARM_ROUNDS)
-
-
-def _merged_levels(column: Codes, m_from: int, m_to: int, rng: np.random.Generator) -> Codes:
-    """A column with fewer levels: whole levels are merged, which keeps it orthogonal; then counts are evened out."""
-    merged = (rng.permutation(m_from) % m_to)[column]
-    wanted = np.bincount(np.arange(len(column)) % m_to, minlength=m_to)
-    spare = np.concatenate([rng.permutation(np.flatnonzero(merged == level))[wanted[level] :] for level in range(m_to)])
-    counts = np.bincount(merged, minlength=m_to)
-    merged[rng.permutation(spare)] = np.repeat(np.arange(m_to), np.maximum(wanted - counts, 0))
-    return merged.astype(np.int16)
+    if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
+        return swap_improved(balanced_rows(all_levels(sizes), n_runs, rng), sizes, SCRATCH_ROUNDS, SETTLED)
+    whole = _searched(origin.sizes, -(-n_runs // NEXT_LENGTH) * NEXT_LENGTH)
+    some = rng.permutation(whole)[:n_runs, list(origin.columns)]
+    before = [origin.sizes[column] for column in origin.columns]
+    return swap_improved(merged_columns(some, before, sizes, rng), sizes, MORE_ROUNDS)
 
 
 @lru_cache(maxsize=64)
 def _searched(sizes: tuple[int, ...], n_runs: int) -> Codes:
     """A nearly orthogonal design of these sizes, before shuffling. Remembered, because the search is costly."""
-    return swap_improved(balanced_rows(all_levels(sizes), n_runs, np.random.default_rng(0)), sizes)
+    start = balanced_rows(all_levels(sizes), n_runs, np.random.default_rng(0))
+    return swap_improved(start, sizes, ROUNDS, SETTLED)
 
 
 @lru_cache(maxsize=16)

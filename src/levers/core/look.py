@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.certificate import proven_gain
 from levers.core.codec import serialisable
 from levers.core.dismissal import GAP_STEP, N_GAPS, Tail, null_spread, wrongly_dismissed
+from levers.core.dynamic import proven_gain
 from levers.core.tails import slippage_tail
 
 REACH = 0.7
