@@ -136,7 +136,7 @@ def test_the_chernoff_bound_keeps_the_envelope_too() -> None:
     scale = scale_needed(levels, 0.045, "slippage", 0.7)
     assert scale >= scale_needed(levels, 0.045)
     for lost in (0.1, 0.4, 0.6):
-        assert dp_bound(levels[:40], scale / math.sqrt(10) * (1 - lost), cells=400) <= 0.045 ** (1 - lost / 0.7)
+        assert dp_bound(levels[:40], scale / math.sqrt(10) * (1 - lost)) <= 0.045 ** (1 - lost / 0.7)
 
 
 def uneven(sizes: tuple[int, ...], n_copies: int) -> np.ndarray:

@@ -15,14 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
 from levers.algorithms.cfs_decisions import CfsDecisions
 from levers.algorithms.cfs_look import after_look
-from levers.algorithms.cfs_plan import first_block
 from levers.algorithms.cfs_settings import RHO_SHARE
 from levers.algorithms.cfs_state import LOOK, RULES, SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
 from levers.core.certificate import certified_levels, scale_needed
-from levers.core.construction import Origin, certified_design, largest_design
+from levers.core.construction import certified_design, largest_design
 from levers.core.design import Design
 from levers.core.moments import LevelSums
 from levers.core.screening import (
@@ -30,6 +29,7 @@ from levers.core.screening import (
     anytime_noise_bound,
     noise_upper_bound,
 )
+from levers.core.searching import Origin
 from levers.errors import OutcomeMismatchError, StateMismatchError
 
 
@@ -71,9 +71,7 @@ class Cfs(CfsDecisions):
     def design(self, state: CfsState, seed: int) -> Design:
         """The design of the current block, from its seed: always the same one."""
         sizes = state.open_sizes
-        origin = Origin(
-            self.space.n_levels, state.open_factors, first_block(self.space.n_levels, self.problem.noise_sd is None)
-        )
+        origin = Origin(self.space.n_levels, state.open_factors)
         if state.stage == SCREENING or self.budget is not None:
             return largest_design(sizes, int(state.target), seed, origin)
         if state.stage == LOOK:

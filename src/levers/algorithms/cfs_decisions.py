@@ -19,14 +19,15 @@ class CfsDecisions(CfsSettings):
 
     def standing(self, state: CfsState) -> Standing:
         """What the evidence says at this point, under what the user knows."""
-        most = max(self.space.n_levels)
-        ids = np.arange(self.space.n_factors)
+        parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
+        parents[list(state.parents)] = True
+        closed[list(state.closed)] = True
         return assess(
             state.evidence.estimates,
             self.confidence(state).radii(state.evidence.information),
-            level_mask(state.active, most),
-            np.isin(ids, state.parents),
-            np.isin(ids, state.closed),
+            level_mask(state.active, max(self.space.n_levels)),
+            parents,
+            closed,
             self.known(state),
         )
 
@@ -75,11 +76,12 @@ class CfsDecisions(CfsSettings):
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
-        if self.prospect(state, following, left).selection_pays(self.most_screening(state.noise_sd)):
+        prospect = self.prospect(state, following, left)
+        if prospect.selection_pays(self.most_screening(state.noise_sd)):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
             risk, reach = self.selection_risk(state)
-            scale = scale_needed(self.standing(state).at_stake, risk, self.bound, reach)
+            scale = scale_needed(prospect.now.at_stake, risk, self.bound, reach)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
             target = min(target, self.most_cells / self.space.n_factors)

@@ -1,6 +1,7 @@
 """Where a study by CFS stands, and what follows from that alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,13 +71,13 @@ class CfsState:
         """Runs that count as evidence, but were not asked for."""
         return sum(block.n_runs for block in self.blocks if block.stage == PAST)
 
-    @property
+    @cached_property
     def open_factors(self) -> tuple[int, ...]:
         """The factors that the current block varies."""
         closed = set(self.closed)
         return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
 
-    @property
+    @cached_property
     def open_sizes(self) -> tuple[int, ...]:
         """How many levels of them are in play."""
         return tuple(len(self.active[k]) for k in self.open_factors)

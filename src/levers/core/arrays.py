@@ -18,7 +18,8 @@ from levers.core.layout import level_pairs, offsets
 from levers.core.moments import pair_counts
 from levers.core.space import Codes
 
-_MOST_CHECKED = 1000  # levels of an array up to which all pairs are counted when it is made
+_MOST_KEPT = 200_000  # cells of an array that is made with all its columns
+_MOST_CHECKED = 450  # levels of an array up to which all pairs are counted when it is made
 
 
 class ArraySize(NamedTuple):
@@ -39,6 +40,16 @@ def smallest_array(most_levels: int, n_factors: int) -> ArraySize | None:
     (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343), ArraySize(order=2, \
 exponent=4, n_runs=16))
     """
+    return min(sizes_of_arrays(most_levels, n_factors), key=lambda size: size.n_runs, default=None)
+
+
+@lru_cache(maxsize=1024)
+def sizes_of_arrays(most_levels: int, n_factors: int) -> tuple[ArraySize, ...]:
+    """The arrays that fit, one for each order: the more symbols there are for a level, the more even they can be used.
+
+    >>> [size.n_runs for size in sizes_of_arrays(16, 12)]
+    [256, 289, 361, 529, 625, 729, 841, 961, 1024]
+    """
     found: list[ArraySize] = []
     for order in ORDERS:
         if order >= most_levels:
@@ -46,21 +57,24 @@ exponent=4, n_runs=16))
             while (order**exponent - 1) // (order - 1) < n_factors:
                 exponent += 1
             found.append(ArraySize(order, exponent, order**exponent))
-    return min(found, key=lambda size: size.n_runs, default=None)
+    return tuple(found)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     """The first columns of the array with order^exponent runs.
 
     >>> rao_hamming(2, 2, 3).tolist()
     [[0, 0, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]]
     """
+    n_points = (order**exponent - 1) // (order - 1)
+    if n_points < n_columns:
+        raise ValueError(f"{order}^{exponent} runs carry {n_points} columns, not {n_columns}")
+    if n_columns < n_points and order**exponent * n_points <= _MOST_KEPT:
+        return rao_hamming(order, exponent, n_points)[:, :n_columns]  # made once for any number of columns
     field = finite_field(order)
     vectors = _vectors(order, exponent)
     points = _projective_points(order, exponent)[:n_columns]
-    if len(points) < n_columns:
-        raise ValueError(f"{order}^{exponent} runs carry {len(points)} columns, not {n_columns}")
     rows = np.zeros((len(vectors), n_columns), dtype=np.int16)
     for i in range(exponent):
         rows = field.add[rows, field.times[vectors[:, i][:, None], points[:, i][None, :]]]

@@ -22,6 +22,7 @@ CERTIFICATES = ("slippage", "proven", "subgaussian")
 LEAST_FAILURE_PROB = 1e-9
 """Below this the tables of tails do not reach far enough."""
 _CLOSE = 0.006  # how far below failure_prob, on the log scale, an accepted bound may end
+_USUAL_SLOPE = 0.86  # of the bound, as a share of the Chernoff bound's
 _MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
 _MOST_EXPONENT = 700.0  # exp of more is infinite
 _EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
@@ -136,7 +137,7 @@ def _least_scale(
     The bound falls about as exp(-slope u), the Chernoff bound's own exponent at first, so a few secant steps do. Only a
     scale whose bound was computed and accepted is returned.
     """
-    accepted, rejected, scale = most, 0.0, likely
+    accepted, rejected, scale, slope = most, 0.0, likely, _USUAL_SLOPE * slope
     tried: tuple[float, float] | None = None
     for _ in range(12):
         excess = math.log(max(bound(scale), 1e-300) / failure_prob)

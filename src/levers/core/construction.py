@@ -2,7 +2,6 @@
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,56 +17,44 @@ from levers.core.arrays import (
 from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
 from levers.core.evening import evened
+from levers.core.mixing import mixed_design, mixes
 from levers.core.moments import pair_counts
-from levers.core.near_orthogonal import merged_columns, swap_improved
-from levers.core.space import Codes
+from levers.core.searching import MOST_SEARCHED, Origin, nearly_orthogonal
 
-MOST_SWAP_RUNS = 400
-"""Swapping compares all pairs of runs; beyond this many, chance balance or an exact array does as well."""
-QUICK_SEARCH = 60_000
-"""Squared runs times factors up to which a search from scratch takes a few milliseconds."""
-ROUNDS = 24
-"""Rounds of swaps of a search from scratch."""
-SETTLED = 0.002
-SCRATCH_ROUNDS = 8
-MOSTLY = 0.65
-MORE_ROUNDS = 6
-"""Rounds of swaps that improve a design which is nearly orthogonal to begin with."""
-NEXT_LENGTH = 12
-"""Designs of all factors are searched for lengths that are multiples of this, and remembered."""
+MANY_LEVELS = 300
+"""Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
+MOST_WITH_MANY = 400
+"""Runs that are searched for then."""
+MOST_MIXED_LEVELS = 1000
+"""Levels of all factors together up to which mixes of arrays are measured."""
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
-
-
-class Origin(NamedTuple):
-    """Where some factors come from: sizes and runs of the study's first design, and which of its columns these are.
-
-    A design found for all of them is a good start for any part of them, so a study searches in earnest only once.
-    """
-
-    sizes: tuple[int, ...]
-    columns: tuple[int, ...]
-    n_runs: int
+_MOST_TRIED = 12  # mixes of arrays
 
 
 @lru_cache(maxsize=16)
 def make_design(
-    sizes: tuple[int, ...], n_runs: int, seed: int, origin: Origin | None = None, even: bool = False
+    sizes: tuple[int, ...],
+    n_runs: int,
+    seed: int,
+    origin: Origin | None = None,
+    even: bool = False,
+    screening: bool = False,
 ) -> Design:
     """A design of at least `n_runs` runs, as good as is cheap to find; levels and runs are shuffled by the seed.
 
-    Copies of the full factorial or of an exact array where they fit; copies and a nearly orthogonal rest where there
-    are few; a nearly orthogonal design below one array; independent random columns where that is too long to search.
-    With `even`, levels are used equally often even where that costs an array its orthogonality.
+    Copies of the full factorial or of an exact array where they fit, else nearly orthogonal rows; for very many levels
+    or runs copies of a collapsed array. With `even`, levels are used equally often even where that costs an array its
+    orthogonality. For `screening` a shorter search does.
     """
     rng = np.random.default_rng(seed)
     if math.prod(sizes) <= max(n_runs, max(sizes)):
         return _factorial(sizes, n_runs, rng)
     size = smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
-    return _assembled(sizes, size, copies, rest, origin, rng, even)
+    return _assembled(sizes, size, copies, rest, origin, rng, even, screening)
 
 
 def _assembled(
@@ -78,22 +65,27 @@ def _assembled(
     origin: Origin | None,
     rng: np.random.Generator,
     even: bool = False,
+    screening: bool = False,
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
+    searched = rest <= _most_searched(sizes)
     parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
     if size is not None and copies:
         levels = collapsed_levels(size.order, sizes, copies, rng)
         parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
         counts += collapsed_counts(size, sizes, levels)
     if rest:
-        parts.append(_nearly_orthogonal(sizes, rest, origin, rng))
+        if searched:
+            parts.append(nearly_orthogonal(sizes, rest, origin, rng, screening))
+        else:
+            parts.append(balanced_rows(all_levels(sizes), rest, rng))
         counts += pair_counts(parts[-1], sizes)
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
     if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
         rows, rest = evened(rows, sizes), rest or 1
         counts = pair_counts(rows, sizes)
     rows.flags.writeable = False
-    kind = "orthogonal array" if not rest else "nearly orthogonal" if rest <= MOST_SWAP_RUNS else "random balanced"
+    kind = "orthogonal array" if not rest else "nearly orthogonal" if searched else "random balanced"
     return Design(rows, sizes, kind, counts)
 
 
@@ -118,8 +110,8 @@ def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) ->
 def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int, even: bool) -> tuple[int, int]:
     """How many copies of an exact array to use, and how many runs to search for.
 
-    An array that needs no collapsing is perfect. One that does leaves level counts uneven until there are several
-    copies, so short designs are better searched. What is to be evened out anyway need not be whole copies.
+    An array that needs no collapsing is perfect. One that does leaves level counts uneven until there are very many
+    copies, so it is used only where a search would take too long. What is to be evened out anyway need not be whole.
     """
     if size is None:
         return 0, n_runs
@@ -127,34 +119,18 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
     perfect = set(sizes) == {size.order}
     if perfect and (rest == 0 or copies >= 2 or rest > 0.75 * size.n_runs):
         return copies + (rest > 0), 0
-    if n_runs <= MOST_SWAP_RUNS:
+    if n_runs <= _most_searched(sizes):
         return 0, n_runs
-    too_long = rest > MOST_SWAP_RUNS and size.n_runs <= 2.5 * rest
-    nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and rest <= MOST_SWAP_RUNS)
+    searched = rest <= _most_searched(sizes)
+    too_long = not searched and size.n_runs <= 2.5 * rest
+    nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and searched)
     whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
     return (copies + 1, 0) if whole else (copies, rest)
 
 
-def _nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, rng: np.random.Generator) -> Codes:
-    """A nearly orthogonal design: searched from scratch where that is quick, else improved from the study's first."""
-    if n_runs > MOST_SWAP_RUNS:
-        return balanced_rows(all_levels(sizes), n_runs, rng)
-    if origin is None or origin.sizes == sizes or n_runs**2 * len(sizes) <= QUICK_SEARCH:
-        found = _searched(sizes, n_runs)
-        return np.stack([rng.permutation(m).astype(np.int16)[found[:, k]] for k, m in enumerate(sizes)], axis=1)
-    if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
-        return swap_improved(balanced_rows(all_levels(sizes), n_runs, rng), sizes, SCRATCH_ROUNDS, SETTLED)
-    whole = _searched(origin.sizes, -(-n_runs // NEXT_LENGTH) * NEXT_LENGTH)
-    some = rng.permutation(whole)[:n_runs, list(origin.columns)]
-    before = [origin.sizes[column] for column in origin.columns]
-    return swap_improved(merged_columns(some, before, sizes, rng), sizes, MORE_ROUNDS)
-
-
-@lru_cache(maxsize=64)
-def _searched(sizes: tuple[int, ...], n_runs: int) -> Codes:
-    """A nearly orthogonal design of these sizes, before shuffling. Remembered, because the search is costly."""
-    start = balanced_rows(all_levels(sizes), n_runs, np.random.default_rng(0))
-    return swap_improved(start, sizes, ROUNDS, SETTLED)
+def _most_searched(sizes: tuple[int, ...]) -> int:
+    """Runs of the longest nearly orthogonal design of these sizes; beyond, rows are random where no array fits."""
+    return MOST_SEARCHED if sum(sizes) <= MANY_LEVELS else MOST_WITH_MANY
 
 
 @lru_cache(maxsize=16)
@@ -164,13 +140,14 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
     >>> largest_design((3, 3, 3), 26, seed=0).n_runs
     26
     """
-    design = make_design(sizes, most_runs, seed, origin)
+    design = make_design(sizes, most_runs, seed, origin, screening=True)
     if design.n_runs <= most_runs:
         return design
     rng = np.random.default_rng(seed)
     size = smallest_array(max(sizes), len(sizes))
-    copies, rest = (0, most_runs) if size is None or most_runs <= MOST_SWAP_RUNS else divmod(most_runs, size.n_runs)
-    return _assembled(sizes, size, copies, rest, origin, rng)
+    short = size is None or most_runs <= _most_searched(sizes)
+    copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
+    return _assembled(sizes, size, copies, rest, origin, rng, screening=True)
 
 
 @lru_cache(maxsize=16)
@@ -191,17 +168,32 @@ def certified_design(
     >>> design.n_runs / design.inflation >= 50
     True
     """
-    n_parameters = sum(m - 1 for m in sizes)
-    margin = 0.0 if len(sizes) == 1 else min(0.7 * n_parameters, 0.04 * runs_if_ideal + 10)
-    wanted = max(runs_if_ideal + margin, n_parameters + 2.0)
+
+    def suits(design: Design) -> bool:
+        return design.n_runs >= runs_if_ideal * design.charge(single) and design.coupling <= most_coupling
+
+    wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
+    if math.prod(sizes) > wanted > _most_searched(sizes) and sum(sizes) <= MOST_MIXED_LEVELS:
+        for mix in mixes(sizes, runs_if_ideal)[:_MOST_TRIED]:
+            design = mixed_design(sizes, mix, seed)
+            if suits(design):
+                return design
     while True:
         design = make_design(sizes, math.ceil(wanted), seed, origin, even=math.isfinite(most_coupling))
-        if design.n_runs >= runs_if_ideal * design.charge(single):
-            if most_coupling == math.inf or design.coupling <= most_coupling:
-                return design
-            wanted = 1.04 * design.n_runs + 1
-            continue
+        if suits(design):
+            return design
         excess = min(design.charge(single) - 1.0, 1.0)
-        # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
+        # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n), and a little for luck
         better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
-        wanted = max(better, design.n_runs + 1.0)
+        coupled = 1.04 * design.n_runs if design.coupling > most_coupling else 0.0
+        wanted = max(1.002 * better, coupled, design.n_runs + 1.0)
+
+
+def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
+    """The length to try first: about what searched designs take more than ideal ones."""
+    n_parameters = sum(sizes) - len(sizes)
+    length = runs_if_ideal
+    for _ in range(4 if len(sizes) > 1 else 0):
+        share = n_parameters / length
+        length = runs_if_ideal * (1 + 0.97 * min(share + 2 * share**2, 1.0) * (0.4 if single else 1.0))
+    return length

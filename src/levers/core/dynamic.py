@@ -8,7 +8,6 @@ so that few points do (docs/theory, section 3).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 from levers.core.tails import CURVATURE, slippage_tail, tail_shape
 
 Values = NDArray[np.float64]
-_FAR = 6.0  # gaps beyond this many standard errors are bounded by their tail times 1
+_FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _BLOCK = 8  # gaps over which increments are bounded together
+_WIDEST = 0.5  # cell, in standard errors, for which the bound is proven
 
 
 def dp_bound(
@@ -39,11 +39,9 @@ def dp_bound(
             value = _proven_value(value, m, math.sqrt(m) / scale)
         else:
             if m not in stages:
-                stages[m] = _Stage.of(m, scale, grid)
+                stages[m] = _Stage(m, scale, grid)
             value = stages[m].before(value)
-    if not slope:
-        return float(value[0])
-    return _least_envelope(value, slope, rounded_up=proven)
+    return min(1.0, _least_envelope(value, slope, rounded_up=proven) if slope else float(value[0]))
 
 
 def grid_cells(scale: float, proven: bool) -> int:
@@ -60,62 +58,61 @@ def dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:
     return sum(cells * g for g in gaps)
 
 
-@dataclass(frozen=True, eq=False)
 class _Stage:
-    """What one factor with m levels does to V on a grid, V being at most the line between its values at two points.
+    """What a factor with m levels does to V on a grid, V being at most the line between its values at two points.
 
-    `tail` bounds h from above on the lines between gaps, `jump` is h at the gap that just fails (or at the last one),
-    `falls` bounds by how much `tail` falls in a cell, over blocks. `tilt` and `sag` times increments of V bound by how
-    much V can rise above the line between points.
+    Made once for all factors with as many levels. `tail` bounds h from above on the lines between gaps, `jump` is h at
+    the gap that just fails (or at the last one), `falls` bounds by how much `tail` falls in a cell, over blocks. `tilt`
+    and `sag` times increments of V bound by how much V can rise above the line between points.
     """
 
-    tail: Values
-    jump: Values
-    falls: Values
-    tilt: float
-    sag: float
-    bend: int
-
-    @classmethod
-    def of(cls, m: int, scale: float, grid: int) -> "_Stage":
-        """The stage of m levels."""
+    def __init__(self, m: int, scale: float, grid: int) -> None:
         width = scale / (grid * math.sqrt(m))  # of a cell, in standard errors
-        if width > 0.5:
+        if width > _WIDEST:
             raise ValueError(f"{grid} cells are too few for a scale of {scale:g}")
         n_gaps = min(grid, int(_FAR / width) + 1)
         gaps = np.arange(n_gaps + 1, dtype=np.float64) * width
         exact, shape = slippage_tail(m - 1, gaps), tail_shape(m - 1)
-        sag = CURVATURE * width**2 / 8
-        tail = exact + np.where(gaps <= shape.bend + width, sag, 0.0)
-        falls = np.maximum.reduceat(tail[:-1] - tail[1:], np.arange(0, n_gaps, _BLOCK))
-        jump = exact[np.minimum(np.arange(grid, -1, -1), n_gaps)]
-        return cls(tail, jump, falls, shape.slope * width / 4, sag, math.ceil(shape.bend / width) + 1)
+        self.sag = CURVATURE * width**2 / 8
+        self.tail = exact + np.where(gaps <= shape.bend + width, self.sag, 0.0)
+        self.jump = exact[np.minimum(np.arange(grid, -1, -1), n_gaps)]
+        self.tilt = shape.slope * width / 4
+        self.bend = math.ceil(shape.bend / width) + 1
+        self.falls = np.maximum.reduceat(self.tail[:-1] - self.tail[1:], np.arange(0, n_gaps, _BLOCK))
+        # windows over what is filled in for each factor: V after it, and the largest increments of blocks
+        self._after = np.ones(grid + 1 + max(n_gaps, self.bend))
+        self._higher = sliding_window_view(self._after, n_gaps + 1)[: grid + 1]
+        self._rise = np.empty(self._higher.shape)
+        self._largest = np.zeros(grid + 1 + _BLOCK * len(self.falls))
+        self._blocks = sliding_window_view(self._largest, _BLOCK * (len(self.falls) - 1) + 1)[: grid + 1, ::_BLOCK]
 
     def before(self, value: Values) -> Values:
         """V before this factor, from V after it."""
-        n_gaps = len(self.tail)
         last = len(value) - 1
-        higher = sliding_window_view(np.concatenate([value, np.full(n_gaps - 1, value[last])]), n_gaps)
-        rise = higher - value[:, None]
-        rise *= self.tail
-        increments = np.diff(value)
-        gain = np.maximum(rise.max(axis=1) + self._inside_cells(increments), (1.0 - value) * self.jump)
-        found = value + gain
+        top = max(1.0, value[last])  # a bound above 1 is not cut: that would lower the lines beside it
+        self._after[: last + 1] = value
+        self._after[last + 1 :] = top
+        near = self._after[self.bend : self.bend + last].copy()
+        self._after[last + 1 :] = value[last]
+        np.subtract(self._higher, value[:, None], out=self._rise)
+        self._rise *= self.tail
+        increments = value[1:] - value[:-1]
+        inside = self._rise.max(axis=1) + self._inside_cells(increments)
+        found = value + np.maximum(inside, (top - value) * self.jump)
         # between points: V is under the line between them, lifted at both ends by what it may rise above it
-        near = np.concatenate([value, np.ones(self.bend)])[self.bend : self.bend + last]
         lift = self.tilt * increments + self.sag * (near - value[:last])
         result = found.copy()
         result[:last] += lift
         np.maximum(result[1:], found[1:] + lift, out=result[1:])
-        return np.minimum(np.maximum.accumulate(result), 1.0)
+        return np.maximum.accumulate(result)
 
     def _inside_cells(self, increments: Values) -> Values:
         """What a gap inside a cell may give more than one at its ends: a quarter of increment times fall, at most."""
-        n_blocks = len(self.falls)
-        padded = np.concatenate([increments, np.zeros(_BLOCK * (n_blocks + 1))])
-        largest = sliding_window_view(padded, _BLOCK).max(axis=1)
-        blocks = sliding_window_view(largest, _BLOCK * (n_blocks - 1) + 1)[: len(increments) + 1, ::_BLOCK]
-        bump: Values = (blocks * self.falls).max(axis=1) / 4
+        largest = self._largest[: len(increments)]
+        largest[:] = increments
+        for shift in (1, 2, 4):  # the largest of the next two, four, eight
+            np.maximum(largest[:-shift], largest[shift:], out=largest[:-shift])
+        bump: Values = (self._blocks * self.falls).max(axis=1) / 4
         return bump
 
 

@@ -38,11 +38,12 @@ def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
 
 
 class Alike(NamedTuple):
-    """The factors with the same number of levels: a row each of level places and of contrast places, and their basis.
+    """Factors with the same number of levels: which, a row each of places of levels and of contrasts, and their basis.
 
     The basis is orthonormal times sqrt(m), so that an ideal design's information is the identity.
     """
 
+    factors: Places
     levels: Places
     contrasts: Places
     basis: NDArray[np.float64]
@@ -64,7 +65,7 @@ def alike_factors(sizes: tuple[int, ...]) -> tuple[Alike, ...]:
             which = every[begin : begin + _AT_ONCE]
             levels = begins[which][:, None] + np.arange(m)
             contrasts = first[which][:, None] + np.arange(m - 1)
-            found.append(Alike(levels, contrasts, math.sqrt(m) * contrast_basis(m)))
+            found.append(Alike(which, levels, contrasts, math.sqrt(m) * contrast_basis(m)))
     return tuple(found)
 
 

@@ -209,6 +209,6 @@ def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:
     [[True, False, True]]
     """
     mask = np.zeros((len(active), most_levels), dtype=bool)
-    for factor, levels in enumerate(active):
-        mask[factor, list(levels)] = True
+    factors = np.repeat(np.arange(len(active)), [len(levels) for levels in active])
+    mask[factors, [level for levels in active for level in levels]] = True
     return mask

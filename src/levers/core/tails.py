@@ -19,7 +19,7 @@ _TABLE = np.arange(0.0, LAST + STEP / 2, STEP)
 @lru_cache(maxsize=256)
 def _tail_table(n_rivals: int) -> NDArray[np.float64]:
     """h_q on the grid 0, STEP, ..., LAST. The trapezoid rule is exact up to rounding, which is added."""
-    width = 0.02
+    width = 0.05
     z = np.arange(-9.5, 9.5 + width / 2, width)
     weight = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * width
     values = np.empty_like(_TABLE)

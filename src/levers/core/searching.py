@@ -1,0 +1,68 @@
+"""Nearly orthogonal rows for any number of factors and runs, as long as a search is quick."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from levers.core.balanced import all_levels, balanced_rows
+from levers.core.layout import offsets
+from levers.core.near_orthogonal import merged_columns, swap_improved
+from levers.core.space import Codes
+
+MOST_SEARCHED = 1200
+"""Runs of the longest design that is searched; longer ones are put together from arrays."""
+ROUNDS, SCREENING_ROUNDS, MORE_ROUNDS = 10, 10, 5
+"""Rounds of swaps from scratch, from scratch for a screening block, and from a good start."""
+SETTLED = 0.0003
+"""A round that lowers the mean squared eigenvalue by less is the last."""
+MOSTLY = 0.65
+"""The share of the parameters that must be left for a design of all factors to be a good start."""
+NEXT_LENGTH = 12
+"""Designs of all factors are searched for multiples of this many runs (long ones: of five times), and remembered."""
+
+
+class Origin(NamedTuple):
+    """Where some factors come from: the sizes of all factors of the study, and which of them these are.
+
+    A design found for all of them is a good start for most of them, so a study searches in earnest only once.
+    """
+
+    sizes: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def nearly_orthogonal(
+    sizes: tuple[int, ...], n_runs: int, origin: Origin | None, rng: np.random.Generator, screening: bool = False
+) -> Codes:
+    """Rows whose factors are nearly orthogonal, levels being equally often up to one; searched, then renamed at random.
+
+    >>> rows = nearly_orthogonal((3, 4, 2), 20, None, np.random.default_rng(0))
+    >>> rows.shape, np.bincount(rows[:, 1]).tolist()
+    ((20, 3), [5, 5, 5, 5])
+    """
+    names = np.concatenate([rng.permutation(m) for m in sizes]).astype(np.int16)
+    return names.take(_found(sizes, n_runs, origin, screening) + offsets(sizes)[:-1])
+
+
+@lru_cache(maxsize=64)
+def _found(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, screening: bool) -> Codes:
+    """Nearly orthogonal rows, always the same. Remembered, because a search is costly and sizes come up again."""
+    rng = np.random.default_rng(0)
+    if origin is None or origin.sizes == sizes:
+        return _searched(sizes, n_runs)
+    if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
+        start = balanced_rows(all_levels(sizes), n_runs, rng)
+        return swap_improved(start, sizes, SCREENING_ROUNDS if screening else ROUNDS, SETTLED)
+    step = NEXT_LENGTH if n_runs <= 20 * NEXT_LENGTH else 5 * NEXT_LENGTH
+    whole = _searched(origin.sizes, -(-n_runs // step) * step)
+    some = rng.permutation(whole)[:n_runs, list(origin.columns)]
+    before = [origin.sizes[column] for column in origin.columns]
+    return swap_improved(merged_columns(some, before, sizes, rng), sizes, MORE_ROUNDS)
+
+
+@lru_cache(maxsize=64)
+def _searched(sizes: tuple[int, ...], n_runs: int) -> Codes:
+    """The same from scratch."""
+    start = balanced_rows(all_levels(sizes), n_runs, np.random.default_rng(0))
+    return swap_improved(start, sizes, ROUNDS, SETTLED)
