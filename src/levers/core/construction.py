@@ -185,8 +185,8 @@ def certified_design(
         excess = min(design.charge(single) - 1.0, 1.0)
         # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n), and a little for luck
         better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
-        coupled = 1.04 * design.n_runs if design.coupling > most_coupling else 0.0
-        wanted = max(1.002 * better, coupled, design.n_runs + 1.0)
+        coupled = 1.02 * design.n_runs if design.coupling > most_coupling else 0.0
+        wanted = max(1.006 * better, coupled, design.n_runs + 1.0)
 
 
 def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
@@ -195,5 +195,5 @@ def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) ->
     length = runs_if_ideal
     for _ in range(4 if len(sizes) > 1 else 0):
         share = n_parameters / length
-        length = runs_if_ideal * (1 + 0.97 * min(share + 2 * share**2, 1.0) * (0.4 if single else 1.0))
+        length = runs_if_ideal * (1 + min(share + 2 * share**2, 1.0) * (0.1 if single else 1.0))
     return length

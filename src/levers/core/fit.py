@@ -56,7 +56,7 @@ class Fit:
         if self.moments.n_runs <= self._free.size:
             return None
         try:
-            factor, _ = cho_factor(self._system, lower=True)
+            factor, _ = cho_factor(self._system, lower=True, check_finite=False)
         except LinAlgError:
             return None
         unexplained = np.diag(factor) ** 2 / np.diag(self._system)
@@ -82,7 +82,7 @@ class Fit:
         """
         rhs = self.moments.sums[self._free]
         if self._factor is not None:
-            solution = cho_solve((self._factor, True), rhs)
+            solution = cho_solve((self._factor, True), rhs, check_finite=False)
         else:
             values, vectors = self._spectrum
             solution = vectors @ ((vectors.T @ rhs) / values)
@@ -94,7 +94,7 @@ class Fit:
     def inverse(self) -> NDArray[np.float64]:
         """A generalised inverse on all d levels (zero at reference levels): contrast variances over sigma^2."""
         if self._factor is not None:
-            small = cho_solve((self._factor, True), np.eye(self._free.size))
+            small = cho_solve((self._factor, True), np.eye(self._free.size), check_finite=False)
         else:
             values, vectors = self._spectrum
             small = (vectors / values) @ vectors.T

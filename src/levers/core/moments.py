@@ -188,6 +188,12 @@ def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> 
     """
     n = len(codes)
     sizes = np.asarray(n_levels, dtype=np.int64)
+    d = int(sizes.sum())
+    if n * d <= _ONE_HOT_CELLS // 4:  # so few that nothing is saved by leaving levels out
+        whole = np.zeros((n, d), dtype=np.float32)
+        whole.ravel()[(codes + (offsets(sizes)[:-1] + d * np.arange(n)[:, None])).ravel()] = 1
+        together: NDArray[np.int64] = np.rint(whole.T @ whole).astype(np.int64)
+        return together
     p = int((sizes - 1).sum())
     starts = offsets(sizes - 1)[:-1]
     cross = np.zeros((p, p), dtype=np.int64)

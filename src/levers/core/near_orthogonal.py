@@ -13,7 +13,7 @@ from levers.core.space import Codes
 Whole = NDArray[np.float32]
 """Whole numbers below 2^24: single precision is exact, in whatever order sums are taken."""
 _TRIED_SHARE = 7  # runs for each one that is tried in a round
-_LEAST_TRIED, _MOST_TRIED = 10, 24
+_LEAST_TRIED, _MOST_TRIED = 10, 40
 _FEW_RUNS = 200
 
 

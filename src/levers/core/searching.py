@@ -12,9 +12,9 @@ from levers.core.space import Codes
 
 MOST_SEARCHED = 1200
 """Runs of the longest design that is searched; longer ones are put together from arrays."""
-ROUNDS, SCREENING_ROUNDS, MORE_ROUNDS = 10, 10, 5
+ROUNDS, SCREENING_ROUNDS, MORE_ROUNDS = 16, 10, 5
 """Rounds of swaps from scratch, from scratch for a screening block, and from a good start."""
-SETTLED = 0.0003
+SETTLED, SCREENING_SETTLED = 0.0003, 0.002
 """A round that lowers the mean squared eigenvalue by less is the last."""
 MOSTLY = 0.65
 """The share of the parameters that must be left for a design of all factors to be a good start."""
@@ -53,7 +53,9 @@ def _found(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, screening
         return _searched(sizes, n_runs)
     if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
         start = balanced_rows(all_levels(sizes), n_runs, rng)
-        return swap_improved(start, sizes, SCREENING_ROUNDS if screening else ROUNDS, SETTLED)
+        if screening:
+            return swap_improved(start, sizes, SCREENING_ROUNDS, SCREENING_SETTLED)
+        return swap_improved(start, sizes, ROUNDS, SETTLED)
     step = NEXT_LENGTH if n_runs <= 20 * NEXT_LENGTH else 5 * NEXT_LENGTH
     whole = _searched(origin.sizes, -(-n_runs // step) * step)
     some = rng.permutation(whole)[:n_runs, list(origin.columns)]
