@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 from levers.core.arrays import collapsed_copies, collapsed_levels, is_orthogonal, rao_hamming, smallest_array
-from levers.core.balanced import balanced_rows
+from levers.core.balanced import all_levels, balanced_rows
 from levers.core.blocks import estimate_block, independent_effects
-from levers.core.construction import certified_design, largest_design, make_design
+from levers.core.construction import make_design
 from levers.core.design import Design
 from levers.core.fields import ORDERS, finite_field
 from levers.core.fit import Fit
 from levers.core.layout import contrast_basis
+from levers.core.lengths import certified_design, largest_design
+from levers.core.mixing import mixed_design, mixes
 from levers.core.moments import LevelSums, Moments, pair_counts
-from levers.core.near_orthogonal import swap_improved
+from levers.core.near_orthogonal import merged_columns, swap_improved
 from levers.core.searching import Origin
 
 
@@ -236,3 +238,40 @@ def test_a_design_is_made_again_from_its_seed_and_has_a_fingerprint() -> None:
     rows = design.rows.copy()
     rows[0, 0] = (rows[0, 0] + 1) % 3
     assert Design(rows, sizes, "").digest != design.digest
+
+
+def test_mixes_of_arrays_are_worth_what_their_rarest_levels_say_and_shortest_first() -> None:
+    sizes = (2, 3, 4, 5, 6) * 5
+    found = mixes(sizes, 4000.0)
+    assert [mix.n_runs for mix in found] == sorted(mix.n_runs for mix in found)
+    for mix in found[:3]:
+        design = mixed_design(sizes, mix, seed=1)
+        assert (design.counts == pair_counts(design.rows, sizes)).all()
+        rarest = min(m * np.bincount(design.rows[:, k]).min() for k, m in enumerate(sizes))
+        assert rarest >= mix.worth >= 4000
+        assert 0.9 * mix.worth < design.n_runs / design.inflation <= rarest
+    assert certified_design(sizes, 4000.0, seed=1).n_runs <= 1.06 * 4000
+
+
+def test_a_long_budget_is_spent_on_arrays_and_a_searched_rest() -> None:
+    sizes = (2, 3, 4, 5, 6) * 5
+    design = largest_design(sizes, 3333, seed=1)
+    assert design.n_runs == 3333
+    assert (design.counts == pair_counts(design.rows, sizes)).all()
+    assert design.inflation < 1.12
+
+
+def test_a_search_mends_all_columns_together(rng: np.random.Generator) -> None:
+    for n, sizes, most in ((60, (2, 3, 4) * 4, 1.08), (500, (2, 3, 4, 5, 6) * 3, 1.01)):
+        start = balanced_rows(all_levels(sizes), n, rng)
+        better = swap_improved(start, sizes, rounds=16)
+        assert (np.sort(better, axis=0) == np.sort(start, axis=0)).all()
+        assert Design(better, sizes, "").mean_inflation < most < Design(start, sizes, "").mean_inflation
+
+
+def test_merged_columns_are_even_and_as_orthogonal_as_they_were(rng: np.random.Generator) -> None:
+    whole = rao_hamming(8, 2, 9)
+    merged = merged_columns(whole, [8] * 9, [4, 2, 8, 4, 2, 8, 4, 2, 8], rng)
+    assert Design(merged, (4, 2, 8) * 3, "").orthogonal  # halves and quarters of eight are whole levels
+    uneven = merged_columns(whole[:50], [8] * 9, [3, 5, 8] * 3, rng)
+    assert all(np.ptp(np.bincount(uneven[:, k])) <= 1 for k in range(9))

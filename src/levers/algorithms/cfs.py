@@ -21,8 +21,8 @@ from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
 from levers.core.balanced import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
 from levers.core.certificate import certified_levels, scale_needed
-from levers.core.construction import certified_design, largest_design
 from levers.core.design import Design
+from levers.core.lengths import certified_design, largest_design
 from levers.core.moments import LevelSums
 from levers.core.screening import (
     Evidence,

@@ -17,7 +17,6 @@ from levers.core.arrays import (
 from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
 from levers.core.evening import evened
-from levers.core.mixing import mixed_design, mixes
 from levers.core.moments import pair_counts
 from levers.core.searching import MOST_SEARCHED, Origin, nearly_orthogonal
 
@@ -25,13 +24,10 @@ MANY_LEVELS = 300
 """Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
 MOST_WITH_MANY = 400
 """Runs that are searched for then."""
-MOST_MIXED_LEVELS = 1000
-"""Levels of all factors together up to which mixes of arrays are measured."""
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
-_MOST_TRIED = 12  # mixes of arrays
 
 
 @lru_cache(maxsize=16)
@@ -54,10 +50,10 @@ def make_design(
         return _factorial(sizes, n_runs, rng)
     size = smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
-    return _assembled(sizes, size, copies, rest, origin, rng, even, screening)
+    return assembled(sizes, size, copies, rest, origin, rng, even, screening)
 
 
-def _assembled(
+def assembled(
     sizes: tuple[int, ...],
     size: ArraySize | None,
     copies: int,
@@ -68,7 +64,7 @@ def _assembled(
     screening: bool = False,
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
-    searched = rest <= _most_searched(sizes)
+    searched = rest <= most_searched(sizes)
     parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
     if size is not None and copies:
         levels = collapsed_levels(size.order, sizes, copies, rng)
@@ -119,81 +115,15 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
     perfect = set(sizes) == {size.order}
     if perfect and (rest == 0 or copies >= 2 or rest > 0.75 * size.n_runs):
         return copies + (rest > 0), 0
-    if n_runs <= _most_searched(sizes):
+    if n_runs <= most_searched(sizes):
         return 0, n_runs
-    searched = rest <= _most_searched(sizes)
+    searched = rest <= most_searched(sizes)
     too_long = not searched and size.n_runs <= 2.5 * rest
     nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and searched)
     whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
     return (copies + 1, 0) if whole else (copies, rest)
 
 
-def _most_searched(sizes: tuple[int, ...]) -> int:
+def most_searched(sizes: tuple[int, ...]) -> int:
     """Runs of the longest nearly orthogonal design of these sizes; beyond, rows are random where no array fits."""
     return MOST_SEARCHED if sum(sizes) <= MANY_LEVELS else MOST_WITH_MANY
-
-
-@lru_cache(maxsize=16)
-def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Origin | None = None) -> Design:
-    """A design of at most `most_runs` runs, for a fixed budget.
-
-    >>> largest_design((3, 3, 3), 26, seed=0).n_runs
-    26
-    """
-    design = make_design(sizes, most_runs, seed, origin, screening=True)
-    if design.n_runs <= most_runs:
-        return design
-    rng = np.random.default_rng(seed)
-    size = smallest_array(max(sizes), len(sizes))
-    short = size is None or most_runs <= _most_searched(sizes)
-    copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
-    return _assembled(sizes, size, copies, rest, origin, rng, screening=True)
-
-
-@lru_cache(maxsize=16)
-def certified_design(
-    sizes: tuple[int, ...],
-    runs_if_ideal: float,
-    seed: int,
-    origin: Origin | None = None,
-    single: bool = False,
-    most_coupling: float = math.inf,
-) -> Design:
-    """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
-
-    With `single` only precision inside factors counts: because only one factor can lose anything, or because what
-    factors share is bounded by `most_coupling`. A few lengths are tried, each from what the last one was short of.
-
-    >>> design = certified_design((3, 4, 2), 50.0, seed=1)
-    >>> design.n_runs / design.inflation >= 50
-    True
-    """
-
-    def suits(design: Design) -> bool:
-        return design.n_runs >= runs_if_ideal * design.charge(single) and design.coupling <= most_coupling
-
-    wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
-    if math.prod(sizes) > wanted > _most_searched(sizes) and sum(sizes) <= MOST_MIXED_LEVELS:
-        for mix in mixes(sizes, runs_if_ideal)[:_MOST_TRIED]:
-            design = mixed_design(sizes, mix, seed)
-            if suits(design):
-                return design
-    while True:
-        design = make_design(sizes, math.ceil(wanted), seed, origin, even=math.isfinite(most_coupling))
-        if suits(design):
-            return design
-        excess = min(design.charge(single) - 1.0, 1.0)
-        # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n), and a little for luck
-        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
-        coupled = 1.02 * design.n_runs if design.coupling > most_coupling else 0.0
-        wanted = max(1.006 * better, coupled, design.n_runs + 1.0)
-
-
-def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
-    """The length to try first: about what searched designs take more than ideal ones."""
-    n_parameters = sum(sizes) - len(sizes)
-    length = runs_if_ideal
-    for _ in range(4 if len(sizes) > 1 else 0):
-        share = n_parameters / length
-        length = runs_if_ideal * (1 + min(share + 2 * share**2, 1.0) * (0.1 if single else 1.0))
-    return length

@@ -20,15 +20,18 @@ from levers.core.arrays import (
     sizes_of_arrays,
 )
 from levers.core.design import Design
+from levers.core.moments import pair_counts
+from levers.core.space import Codes
 
 _MOST_COPIES = 24  # of an array: more, smaller copies add up what each leaves of dependence
 _LONGEST = 1.3  # times the runs of an ideal design that a mix may have
 
 
 class Mix(NamedTuple):
-    """How many copies of which arrays, and their runs."""
+    """How many copies of which arrays, their runs, and how many ideal ones these are worth by their rarest level."""
 
     n_runs: int
+    worth: int
     parts: tuple[tuple[ArraySize, int], ...]
 
 
@@ -49,10 +52,10 @@ def mixes(sizes: tuple[int, ...], runs_if_ideal: float) -> tuple[Mix, ...]:
         n_runs, least = copies[one][:, None] * one.n_runs, rarest[one][:, None, :]
         if other is not None:
             n_runs, least = n_runs + copies[other] * other.n_runs, least + rarest[other]
-        enough = (least.min(axis=2) >= runs_if_ideal) & (n_runs <= most)
-        for i, j in np.argwhere(enough).tolist():
+        worth = least.min(axis=2)
+        for i, j in np.argwhere((worth >= runs_if_ideal) & (n_runs <= most)).tolist():
             parts = tuple((size, n) for size, n in ((one, i), (other, j)) if size is not None and n)
-            found[Mix(int(n_runs[i, j]), parts)] = None
+            found[Mix(int(n_runs[i, j]), int(worth[i, j]), parts)] = None
     return tuple(sorted(found, key=lambda mix: mix.n_runs))
 
 
@@ -63,8 +66,8 @@ def _rarest(size: ArraySize, copies: NDArray[np.int64], levels: NDArray[np.int64
     return size.n_runs // size.order * of_symbols
 
 
-def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int) -> Design:
-    """The design of a mix, in random order.
+def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int, more: Codes | None = None) -> Design:
+    """The design of a mix, with some more rows if they are given, in random order.
 
     >>> mix = mixes((3, 4, 2) * 4, 3000.0)[0]
     >>> design = mixed_design((3, 4, 2) * 4, mix, seed=0)
@@ -77,6 +80,9 @@ def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int) -> Design:
         levels = collapsed_levels(size.order, sizes, copies, rng)
         rows.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
         counts += collapsed_counts(size, sizes, levels)
-    shuffled = np.concatenate(rows)[rng.permutation(mix.n_runs)]
+    if more is not None:
+        rows.append(more)
+        counts += pair_counts(more, sizes)
+    shuffled = rng.permutation(np.concatenate(rows))
     shuffled.flags.writeable = False
-    return Design(shuffled, sizes, "orthogonal arrays", counts)
+    return Design(shuffled, sizes, "orthogonal arrays" if more is None else "nearly orthogonal", counts)

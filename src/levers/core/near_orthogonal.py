@@ -17,20 +17,13 @@ _LEAST_TRIED, _MOST_TRIED = 10, 40
 _FEW_RUNS = 200
 
 
-def swap_improved(
-    rows: Codes,
-    sizes: Sequence[int],
-    rounds: int,
-    settled: float = 0.0,
-    beside: NDArray[np.int64] | None = None,
-) -> Codes:
+def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float = 0.0) -> Codes:
     """Swap entries inside columns until factors are about as orthogonal as they can be; level counts stay.
 
     The criterion is sum_{kl} m_k m_l ||N_kl||^2, the squared pair counts: least when all pairs of levels are equally
     often. It is ||S||^2 for S_ab = sum_k m_k 1{x_k(a) = x_k(b)}, how much two runs are alike. A round makes the best
     swaps of all columns together, and only the better half of them next time when that was too much. The search ends
-    early when a round lowers the information matrix's mean squared eigenvalue (ideal: 1) by less than `settled`. With
-    `beside`, the pair counts of other rows of the design, the criterion is about all rows together.
+    early when a round lowers the information matrix's mean squared eigenvalue (ideal: 1) by less than `settled`.
 
     >>> rng = np.random.default_rng(0)
     >>> start = np.stack([rng.permutation(np.arange(36) % 3) for _ in range(8)], axis=1).astype(np.int16)
@@ -40,16 +33,14 @@ def swap_improved(
     """
     n, weight = len(rows), np.repeat(np.asarray(sizes, dtype=np.float32), sizes)
     starts = offsets(sizes)[:-1]
-    others = None if beside is None else beside.astype(np.float32)
-    enough = settled * (n + (0 if beside is None else int(beside[: sizes[0]].diagonal().sum()))) ** 2
-    enough *= len(weight) - len(sizes)
-    best, alike = _Columns.of(rows.T + starts[:, None], weight, others), alike_factors(tuple(sizes))
+    enough = settled * n**2 * (len(weight) - len(sizes))
+    best, alike = _Columns.of(rows.T + starts[:, None], weight), alike_factors(tuple(sizes))
     share = 1.0
     for _ in range(rounds):
         places = _swapped(best, starts, alike, share)
         if places is None:
             break
-        trial = _Columns.of(places, weight, others)
+        trial = _Columns.of(places, weight)
         gained = best.cost - trial.cost
         if gained > 0:
             best = trial
@@ -76,26 +67,22 @@ class _Columns(NamedTuple):
     cost: float
 
     @classmethod
-    def of(cls, places: Places, weight: Whole, others: Whole | None) -> "_Columns":
-        """What follows from the places, and from pair counts of other rows."""
+    def of(cls, places: Places, weight: Whole) -> "_Columns":
+        """What follows from the places."""
         n = places.shape[1]
         used = np.zeros((len(weight), n), dtype=np.float32)
         at = places * n + np.arange(n)
         used.ravel()[at] = 1.0
         weighted = used * weight[:, None]
-        if others is None and n <= max(_FEW_RUNS, len(weight)):
+        if n <= max(_FEW_RUNS, len(weight)):
             alike = used.T @ weighted
             company = used @ alike
-            own = company.ravel().take(at)
-            cost = own.sum(axis=1, dtype=np.float64) @ weight[places[:, 0]]
-            return cls(places, weight, used.sum(axis=1), alike, company, own, float(cost))
-        pairs = used @ used.T
-        if others is not None:
-            pairs += others
-        company = pairs @ weighted
-        exact = pairs.astype(np.float64)
-        cost = weight @ (exact * exact) @ weight
-        return cls(places, weight, pairs.diagonal(), None, company, company.ravel().take(at), float(cost))
+        else:
+            alike = None
+            company = (used @ used.T) @ weighted
+        own = company.ravel().take(at)
+        cost = own.sum(axis=1, dtype=np.float64) @ weight[places[:, 0]]
+        return cls(places, weight, used.sum(axis=1), alike, company, own, float(cost))
 
 
 def _swapped(columns: _Columns, starts: Places, alike: Sequence[Alike], share: float) -> Places | None:

@@ -11,7 +11,7 @@ from levers.algorithms.cfs_settings import NOISES
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_count, check_positive
-from levers.core.construction import certified_design, largest_design
+from levers.core.lengths import certified_design, largest_design
 from levers.core.look import Look
 from levers.core.lower_bounds import necessary_runs, worst_case_bound
 from levers.core.space import Level, Space
