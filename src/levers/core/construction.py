@@ -26,6 +26,8 @@ MOST_WITH_MANY = 400
 """Runs that are searched for then."""
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
+MOST_BEYOND = 0.015
+"""The share of runs by which whole copies of the full factorial may be longer: what searched designs lose, about."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
 
@@ -46,7 +48,7 @@ def make_design(
     orthogonality. For `screening` a shorter search does.
     """
     rng = np.random.default_rng(seed)
-    if math.prod(sizes) <= max(n_runs, max(sizes)):
+    if factorial_fits(sizes, n_runs):
         return _factorial(sizes, n_runs, rng)
     size = smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
@@ -90,14 +92,21 @@ def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) 
     return float((1 - counts.diagonal() * np.repeat(sizes, sizes) / n_runs).max())
 
 
-def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
-    """Copies of the full factorial, and a random part of one more; exactly balanced when n is a multiple."""
+def factorial_fits(sizes: tuple[int, ...], n_runs: float) -> bool:
+    """Whether whole copies of the full factorial have about so many runs.
+
+    >>> factorial_fits((3, 4), 12), factorial_fits((3, 4), 18), factorial_fits((3, 4), 1000), factorial_fits((5,), 7)
+    (True, False, True, True)
+    """
     n_cells = math.prod(sizes)
-    whole = len(sizes) == 1 or n_runs >= WHOLE_COPIES * n_cells
-    copies = -(-n_runs // n_cells) if whole else n_runs // n_cells
-    cells = np.tile(np.arange(n_cells), max(copies, 1))
-    extra = rng.permutation(n_cells)[: max(n_runs - len(cells), 0)]
-    order = rng.permutation(np.concatenate([cells, extra]))
+    beyond = math.ceil(n_runs / n_cells) * n_cells - n_runs
+    return len(sizes) == 1 or (n_cells <= n_runs and beyond <= MOST_BEYOND * n_runs)
+
+
+def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
+    """Whole copies of the full factorial."""
+    n_cells = math.prod(sizes)
+    order = rng.permutation(np.tile(np.arange(n_cells), -(-n_runs // n_cells)))
     rows = np.stack(np.unravel_index(order, sizes), axis=1).astype(np.int16)
     rows.flags.writeable = False
     return Design(rows, sizes, "full factorial")

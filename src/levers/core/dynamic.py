@@ -46,7 +46,7 @@ def dp_bound(
 
 def grid_cells(scale: float, proven: bool) -> int:
     """Cells of the grid."""
-    return min(200, max(100, int(4 * scale))) if proven else max(120, int(6 * scale))
+    return min(200, max(100, int(4 * scale))) if proven else max(120, int(5 * scale))
 
 
 def dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:

@@ -6,19 +6,19 @@ from functools import lru_cache
 import numpy as np
 
 from levers.core.arrays import smallest_array
-from levers.core.construction import assembled, make_design, most_searched
+from levers.core.construction import assembled, factorial_fits, make_design, most_searched
 from levers.core.design import Design
 from levers.core.mixing import mixed_design, mixes
 from levers.core.searching import Origin, nearly_orthogonal
 
 MOST_MIXED_LEVELS = 1000
 """Levels of all factors together up to which mixes of arrays are measured."""
-_MOST_TRIED = 12  # mixes of arrays
 
 
 def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
     """Whether so long a design is put together from arrays."""
-    return math.prod(sizes) > n_runs > most_searched(sizes) and sum(sizes) <= MOST_MIXED_LEVELS
+    long = n_runs > most_searched(sizes) and not factorial_fits(sizes, n_runs)
+    return long and sum(sizes) <= MOST_MIXED_LEVELS
 
 
 @lru_cache(maxsize=16)
@@ -30,9 +30,7 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
     """
     rng = np.random.default_rng(seed)
     if _mixed(sizes, most_runs):
-        fitting = [mix for mix in mixes(sizes, 0.8 * most_runs) if mix.n_runs <= most_runs]
-        if fitting:
-            mix = max(fitting, key=lambda mix: mix.worth)
+        for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
             rest = most_runs - mix.n_runs
             more = nearly_orthogonal(sizes, rest, origin, rng, screening=True) if rest else None
             return mixed_design(sizes, mix, seed, more)
@@ -67,7 +65,7 @@ def certified_design(
     coupled = math.isfinite(most_coupling)  # else nothing is asked, and nothing need be measured
     wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
     if not coupled and _mixed(sizes, wanted):
-        for mix in mixes(sizes, runs_if_ideal)[:_MOST_TRIED]:
+        for mix in mixes(sizes, runs_if_ideal):
             design = mixed_design(sizes, mix, seed)
             if design.n_runs >= runs_if_ideal * design.charge(single):
                 return design

@@ -23,7 +23,8 @@ from levers.core.design import Design
 from levers.core.moments import pair_counts
 from levers.core.space import Codes
 
-_MOST_COPIES = 24  # of an array: more, smaller copies add up what each leaves of dependence
+_MOST_COPIES = 40  # of an array: more, smaller copies add up what each leaves of dependence
+_MOST_FOUND = 12  # mixes
 _LONGEST = 1.3  # times the runs of an ideal design that a mix may have
 
 
@@ -36,27 +37,42 @@ class Mix(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def mixes(sizes: tuple[int, ...], runs_if_ideal: float) -> tuple[Mix, ...]:
-    """The mixes whose rarest levels are frequent enough for `runs_if_ideal`, shortest first.
+def mixes(sizes: tuple[int, ...], runs_if_ideal: float, most_runs: float | None = None) -> tuple[Mix, ...]:
+    """The shortest mixes whose rarest levels are frequent enough for `runs_if_ideal`, shortest first.
+
+    With `most_runs`, those of up to so many runs that are worth most, best first.
 
     >>> [(size.order, copies) for size, copies in mixes((2, 3, 4, 5, 6) * 6, 5000.0)[0].parts]
-    [(7, 6), (32, 3)]
+    [(29, 5), (31, 1)]
     """
-    most = _LONGEST * runs_if_ideal
+    most = most_runs or _LONGEST * runs_if_ideal
     distinct = np.array(sorted(set(sizes)))
-    fitting = [size for size in sizes_of_arrays(max(sizes), len(sizes)) if most / _MOST_COPIES <= size.n_runs <= most]
-    copies = {size: np.arange(int(most // size.n_runs) + 1) for size in fitting}
-    rarest = {size: distinct * _rarest(size, copies[size], distinct) for size in fitting}
-    found: dict[Mix, None] = {}
-    for one, other in [(size, None) for size in fitting] + list(combinations(fitting, 2)):
-        n_runs, least = copies[one][:, None] * one.n_runs, rarest[one][:, None, :]
-        if other is not None:
-            n_runs, least = n_runs + copies[other] * other.n_runs, least + rarest[other]
-        worth = least.min(axis=2)
-        for i, j in np.argwhere((worth >= runs_if_ideal) & (n_runs <= most)).tolist():
-            parts = tuple((size, n) for size, n in ((one, i), (other, j)) if size is not None and n)
-            found[Mix(int(n_runs[i, j]), int(worth[i, j]), parts)] = None
-    return tuple(sorted(found, key=lambda mix: mix.n_runs))
+    fitting = _fitting(max(sizes), len(sizes), most)
+    copies = [np.arange(int(most // size.n_runs) + 1) for size in fitting]
+    frequent = [distinct * _rarest(size, n, distinct) for size, n in zip(fitting, copies, strict=True)]
+    table = []  # runs, worth, the two arrays and their copies; the second may be none of an array
+    for one, other in [(one, one) for one in range(len(fitting))] + list(combinations(range(len(fitting)), 2)):
+        i, j = np.meshgrid(copies[one][1:], copies[other][1:] if other > one else [0], indexing="ij")
+        n_runs = i * fitting[one].n_runs + j * fitting[other].n_runs
+        worth = (frequent[one][i] + frequent[other][j]).min(axis=2)
+        at = (worth >= runs_if_ideal) & (n_runs <= most)
+        kinds = np.full((2, int(at.sum())), [[one], [other]])
+        table.append(np.stack([n_runs[at], worth[at], *kinds, i[at], j[at]]))
+    rows = np.concatenate(table, axis=1) if table else np.zeros((6, 0), dtype=np.int64)
+    best = np.argsort(-rows[1] if most_runs else rows[0], kind="stable")[:_MOST_FOUND]
+    return tuple(_mix(fitting, *row) for row in rows[:, best].T.tolist())
+
+
+def _fitting(most_levels: int, n_factors: int, most_runs: float) -> list[ArraySize]:
+    """Arrays of which some copies fit: those with two symbols or more for each level, if there are at least two."""
+    sizes = [s for s in sizes_of_arrays(most_levels, n_factors) if most_runs / _MOST_COPIES <= s.n_runs <= most_runs]
+    many = [size for size in sizes if size.order >= 2 * most_levels]
+    return many if len(many) > 1 else sizes
+
+
+def _mix(arrays: list[ArraySize], n_runs: int, worth: int, one: int, other: int, n_one: int, n_other: int) -> Mix:
+    parts = ((arrays[one], n_one), (arrays[other], n_other))
+    return Mix(n_runs, worth, tuple((size, copies) for size, copies in parts if copies))
 
 
 def _rarest(size: ArraySize, copies: NDArray[np.int64], levels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Nearly orthogonal rows for any number of factors and runs, as long as a search is quick."""
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from levers.core.layout import offsets
 from levers.core.near_orthogonal import merged_columns, swap_improved
 from levers.core.space import Codes
 
-MOST_SEARCHED = 1200
+MOST_SEARCHED = 2200
 """Runs of the longest design that is searched; longer ones are put together from arrays."""
 ROUNDS, SCREENING_ROUNDS, MORE_ROUNDS = 16, 10, 5
 """Rounds of swaps from scratch, from scratch for a screening block, and from a good start."""
@@ -52,7 +53,7 @@ def _found(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, screening
     if origin is None or origin.sizes == sizes:
         return _searched(sizes, n_runs)
     if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
-        start = balanced_rows(all_levels(sizes), n_runs, rng)
+        start = _start(sizes, n_runs, rng)
         if screening:
             return swap_improved(start, sizes, SCREENING_ROUNDS, SCREENING_SETTLED)
         return swap_improved(start, sizes, ROUNDS, SETTLED)
@@ -66,5 +67,15 @@ def _found(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, screening
 @lru_cache(maxsize=64)
 def _searched(sizes: tuple[int, ...], n_runs: int) -> Codes:
     """The same from scratch."""
-    start = balanced_rows(all_levels(sizes), n_runs, np.random.default_rng(0))
-    return swap_improved(start, sizes, ROUNDS, SETTLED)
+    return swap_improved(_start(sizes, n_runs, np.random.default_rng(0)), sizes, ROUNDS, SETTLED)
+
+
+def _start(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes:
+    """Rows to begin with: whole copies of the full factorial as long as they fit, then columns in random orders."""
+    n_cells = math.prod(sizes)
+    copies, rest = divmod(n_runs, n_cells) if n_cells <= n_runs else (0, n_runs)
+    columns = balanced_rows(all_levels(sizes), rest, rng)
+    if not copies:
+        return columns
+    cells = np.stack(np.unravel_index(np.tile(np.arange(n_cells), copies), sizes), axis=1)
+    return np.concatenate([cells.astype(np.int16), columns])
