@@ -40,7 +40,8 @@ def study(cfs: Cfs, world: World, seed: int) -> tuple[int, float, float]:
 
 def main() -> None:
     print(f"{'K':>4} {'P':>3} {'known':>6} {'cold ms':>8} {'warm ms':>8}   (median over 6 worlds, 4 studies each)")
-    for n_parents, known in ((1, False), (10, False), (10, True), (30, False)):
+    means = []
+    for n_parents, known in ((1, False), (1, True), (10, False), (10, True), (30, False)):
         cold, warm = [], []
         for index in range(6):
             world = random_world(30, n_parents, np.random.default_rng([n_parents, index]), max_in_degree=4)
@@ -49,7 +50,9 @@ def main() -> None:
             cold.append(times[0])
             warm += times[1:]
         cold_ms, warm_ms = statistics.median(cold), statistics.median(warm)
+        means.append(warm_ms)
         print(f"{30:4} {n_parents:3} {known!s:>6} {cold_ms:8.0f} {warm_ms:8.0f}", flush=True)
+    print(f"{'mean over the five':25}{statistics.mean(means):8.0f}")
     rng = np.random.default_rng(0)
     effects = [(3 * rng.beta(2, 5, size=5)).tolist() if k < 10 else [0.0] * 5 for k in range(1000)]
     world = additive_world(effects)
