@@ -53,10 +53,11 @@ def main() -> None:
         print(f"{scenario.name:44} {failed:9} {failed / n:7.2%} {seconds:8.1f}", flush=True)
     for sizes, n_runs, follow in (((2, 2, 2, 2), 40, 0.6), ((3, 3, 3), 60, 0.5), ((4, 2, 5, 3), 50, 0.4)):
         design = skewed_design(n_runs, sizes, follow, 1)
-        failed = selection_failures(design, n, 0)
-        worst = max(worst, failed / n)
+        many = 10 * n  # the selection alone: quick, and close to what is promised
+        failed = selection_failures(design, many, 0)
+        worst = max(worst, failed / many)
         name = f"skewed design {sizes}, inflation {design.inflation:.1f}"
-        print(f"{name:44} {failed:9} {failed / n:7.2%}", flush=True)
+        print(f"{name:44} {failed:9} {failed / many:7.2%} of {many}", flush=True)
     print(f"largest share of failures: {worst:.2%}")
 
     print("\nreported bound against the exact failure probability on equal-gap instances (K, m, n)")

@@ -13,6 +13,7 @@ from levers.algorithms.cfs_absorb import absorb
 from levers.algorithms.cfs_look import after_look
 from levers.algorithms.cfs_outlook import outlook
 from levers.algorithms.cfs_state import LOOK, SCREENING, SELECTION, CfsState
+from levers.algorithms.loop import run_to_verdict
 from levers.algorithms.verification import verify
 from levers.core.codec import from_json, to_json
 from levers.core.look import Look
@@ -204,6 +205,21 @@ def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
     for changed in (other, older):
         with pytest.raises(InvalidSettingError, match="another version"):
             verify(changed, np.zeros(verdict.n_runs))
+
+
+def test_changed_outcomes_are_never_taken_for_another_version() -> None:
+    world = additive_world([[0.0, 1.0, 0.3], [0.5, 0.0, 0.2], [0.0, 0.1, 0.0]])
+    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
+    for seed in range(12):
+        noise, kept = np.random.default_rng(seed), []
+
+        def outcomes_of(batch: Batch) -> tuple[Batch, list[float]]:
+            kept.extend(world.sample(batch.codes, noise).outcomes.tolist())  # noqa: B023 (used at once)
+            return batch, kept[-batch.n_runs :]  # noqa: B023
+
+        verdict = run_to_verdict(cfs, outcomes_of, np.random.default_rng([seed, 1]))
+        assert verify(verdict, kept).ok
+        assert not verify(verdict, np.array(kept) + 0.05 * np.arange(len(kept))).ok
 
 
 def test_numbers_that_no_experiment_has_plan_no_look() -> None:

@@ -276,3 +276,33 @@ def test_merged_columns_are_even_and_as_orthogonal_as_they_were(rng: np.random.G
     assert Design(merged, (4, 2, 8) * 3, "").orthogonal  # halves and quarters of eight are whole levels
     uneven = merged_columns(whole[:50], [8] * 9, [3, 5, 8] * 3, rng)
     assert all(np.ptp(np.bincount(uneven[:, k])) <= 1 for k in range(9))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "worth", "most"),
+    [
+        ((7,) * 20, 600.0, 686),
+        ((3,) * 60, 600.0, 729),
+        ((5,) * 31, 1000.0, 1000),
+        ((8,) * 20, 2000.0, 2048),
+        ((3,) * 100, 3000.0, 3159),
+        ((7,), 70.0, 70),
+        ((3, 6, 6), 2000.0, 2052),
+        ((2, 3, 4, 5, 6) * 4, 1500.0, 1650),
+    ],
+)
+def test_exact_arrays_and_short_designs_are_not_rounded_up(sizes: tuple[int, ...], worth: float, most: int) -> None:
+    design = certified_design(sizes, worth, seed=1)
+    assert design.n_runs <= most
+    assert design.n_runs / Design(design.rows, sizes, "").inflation >= worth * (1 - 1e-9)
+
+
+def test_more_levels_than_a_float_can_count_are_no_trouble() -> None:
+    assert certified_design((2,) * 1100, 1500.0, seed=1).n_runs == 2048
+    assert largest_design((3,) * 100, 3159, seed=1).inflation == pytest.approx(1.0)
+
+
+def test_a_factor_without_a_field_gets_searched_rows_and_copies_of_them() -> None:
+    design = make_design((40, 5, 3, 50), 5000, seed=1)
+    assert (design.n_runs, design.kind) == (5000, "nearly orthogonal")
+    assert design.inflation < 1.2

@@ -60,7 +60,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs
-        if not state.finished:
+        if not done:  # later designs may differ because outcomes do
             _check_version(cfs.design(state, block.seed), state.stage, block)
         while remaining > 0 and not state.finished:
             batch = cfs.batch(state, block.seed)

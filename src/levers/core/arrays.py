@@ -60,6 +60,17 @@ def sizes_of_arrays(most_levels: int, n_factors: int) -> tuple[ArraySize, ...]:
     return tuple(found)
 
 
+def exact_array(sizes: Sequence[int]) -> ArraySize | None:
+    """The array that needs no collapsing: there is one if all factors have as many levels, and a field has as many.
+
+    >>> exact_array((4,) * 30), exact_array((3, 4)), exact_array((6, 6))
+    (ArraySize(order=4, exponent=4, n_runs=256), None, None)
+    """
+    if len(set(sizes)) > 1:
+        return None
+    return next((size for size in sizes_of_arrays(sizes[0], len(sizes)) if size.order == sizes[0]), None)
+
+
 @lru_cache(maxsize=32)
 def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     """The first columns of the array with order^exponent runs.

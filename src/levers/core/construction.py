@@ -11,6 +11,7 @@ from levers.core.arrays import (
     collapsed_copies,
     collapsed_counts,
     collapsed_levels,
+    exact_array,
     rao_hamming,
     smallest_array,
 )
@@ -19,6 +20,7 @@ from levers.core.design import Design
 from levers.core.evening import evened
 from levers.core.moments import pair_counts
 from levers.core.searching import MOST_SEARCHED, Origin, nearly_orthogonal
+from levers.core.space import Codes
 
 MANY_LEVELS = 300
 """Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
@@ -50,7 +52,7 @@ def make_design(
     rng = np.random.default_rng(seed)
     if factorial_fits(sizes, n_runs):
         return _factorial(sizes, n_runs, rng)
-    size = smallest_array(max(sizes), len(sizes))
+    size = exact_array(sizes) or smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
     return assembled(sizes, size, copies, rest, origin, rng, even, screening)
 
@@ -66,25 +68,33 @@ def assembled(
     screening: bool = False,
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
-    searched = rest <= most_searched(sizes)
     parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
     if size is not None and copies:
         levels = collapsed_levels(size.order, sizes, copies, rng)
         parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
         counts += collapsed_counts(size, sizes, levels)
     if rest:
-        if searched:
-            parts.append(nearly_orthogonal(sizes, rest, origin, rng, screening))
-        else:
-            parts.append(balanced_rows(all_levels(sizes), rest, rng))
+        parts.append(rest_rows(sizes, rest, origin, rng, screening))
         counts += pair_counts(parts[-1], sizes)
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
     if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
         rows, rest = evened(rows, sizes), rest or 1
         counts = pair_counts(rows, sizes)
     rows.flags.writeable = False
+    searched = rest <= most_searched(sizes) or sum(sizes) <= MANY_LEVELS
     kind = "orthogonal array" if not rest else "nearly orthogonal" if searched else "random balanced"
     return Design(rows, sizes, kind, counts)
+
+
+def rest_rows(
+    sizes: tuple[int, ...], n_runs: int, origin: Origin | None, rng: np.random.Generator, screening: bool
+) -> Codes:
+    """Rows that no array gives: searched, or copies of these with levels renamed; random where a search is slow."""
+    if n_runs > most_searched(sizes) and sum(sizes) > MANY_LEVELS:
+        return balanced_rows(all_levels(sizes), n_runs, rng)
+    copies = -(-n_runs // most_searched(sizes))
+    lengths = [(n_runs + i) // copies for i in range(copies)]
+    return np.concatenate([nearly_orthogonal(sizes, n, origin, rng, screening) for n in lengths])
 
 
 def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) -> float:
@@ -99,8 +109,10 @@ def factorial_fits(sizes: tuple[int, ...], n_runs: float) -> bool:
     (True, False, True, True)
     """
     n_cells = math.prod(sizes)
+    if n_cells > n_runs:  # also where it is too large for a floating point number
+        return len(sizes) == 1
     beyond = math.ceil(n_runs / n_cells) * n_cells - n_runs
-    return len(sizes) == 1 or (n_cells <= n_runs and beyond <= MOST_BEYOND * n_runs)
+    return len(sizes) == 1 or beyond <= MOST_BEYOND * n_runs
 
 
 def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
@@ -122,7 +134,7 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
         return 0, n_runs
     copies, rest = divmod(n_runs, size.n_runs)
     perfect = set(sizes) == {size.order}
-    if perfect and (rest == 0 or copies >= 2 or rest > 0.75 * size.n_runs):
+    if perfect and (rest == 0 or (copies + 1) * size.n_runs <= (1 + MOST_BEYOND) * n_runs):
         return copies + (rest > 0), 0
     if n_runs <= most_searched(sizes):
         return 0, n_runs

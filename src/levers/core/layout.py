@@ -34,6 +34,7 @@ def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
     these = np.repeat(np.arange(len(rivals)), rivals)
     begins = np.repeat(offsets(sizes)[:-1], sizes)
     those = np.arange(len(these)) + np.repeat(begins - (np.cumsum(rivals) - rivals), rivals)
+    these.flags.writeable = those.flags.writeable = False
     return these, those
 
 

@@ -1,15 +1,16 @@
 """How long a design is: at most a budget, or long enough to be worth a number of ideal runs."""
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from levers.core.arrays import smallest_array
-from levers.core.construction import assembled, factorial_fits, make_design, most_searched
+from levers.core.arrays import exact_array, smallest_array
+from levers.core.construction import assembled, factorial_fits, make_design, most_searched, rest_rows
 from levers.core.design import Design
-from levers.core.mixing import mixed_design, mixes
-from levers.core.searching import Origin, nearly_orthogonal
+from levers.core.mixing import Mix, mixed_design, mixes
+from levers.core.searching import Origin
 
 MOST_MIXED_LEVELS = 1000
 """Levels of all factors together up to which mixes of arrays are measured."""
@@ -29,15 +30,16 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
     26
     """
     rng = np.random.default_rng(seed)
-    if _mixed(sizes, most_runs):
+    size = exact_array(sizes)
+    if size is None and _mixed(sizes, most_runs):
         for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
             rest = most_runs - mix.n_runs
-            more = nearly_orthogonal(sizes, rest, origin, rng, screening=True) if rest else None
+            more = rest_rows(sizes, rest, origin, rng, screening=True) if rest else None
             return mixed_design(sizes, mix, seed, more)
     design = make_design(sizes, most_runs, seed, origin, screening=True)
     if design.n_runs <= most_runs:
         return design
-    size = smallest_array(max(sizes), len(sizes))
+    size = size or smallest_array(max(sizes), len(sizes))
     short = size is None or most_runs <= most_searched(sizes)
     copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
     return assembled(sizes, size, copies, rest, origin, rng, screening=True)
@@ -63,21 +65,38 @@ def certified_design(
     """
 
     coupled = math.isfinite(most_coupling)  # else nothing is asked, and nothing need be measured
+    least = runs_if_ideal * (1 - 1e-9)  # what is exact may be measured a rounding error too low
     wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
-    if not coupled and _mixed(sizes, wanted):
-        for mix in mixes(sizes, runs_if_ideal):
-            design = mixed_design(sizes, mix, seed)
-            if design.n_runs >= runs_if_ideal * design.charge(single):
-                return design
+    for design in _of_arrays(sizes, runs_if_ideal, seed, math.inf if _mixed(sizes, wanted) else wanted):
+        if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
+            return design
     while True:
         design = make_design(sizes, math.ceil(wanted), seed, origin, even=coupled)
         too_coupled = coupled and design.coupling > most_coupling
-        if design.n_runs >= runs_if_ideal * design.charge(single) and not too_coupled:
+        if design.n_runs / design.charge(single) >= least and not too_coupled:
             return design
         excess = min(design.charge(single) - 1.0, 1.0)
         # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n), and a little for luck
         better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
-        wanted = max(1.006 * better, 1.02 * design.n_runs if too_coupled else 0.0, design.n_runs + 1.0)
+        far = too_coupled or excess == 1.0
+        wanted = max(1.006 * better, 1.02 * design.n_runs if far else 0.0, design.n_runs + 1.0)
+
+
+def _of_arrays(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, most_runs: float) -> Iterator[Design]:
+    """Designs of whole arrays that may be worth so many runs and are not longer than `most_runs`, shortest first."""
+    exact = exact_array(sizes)
+    found: list[Mix] = []
+    least = sum(sizes) - len(sizes) + 2.0  # something must be left to see the noise by
+    if exact is not None:
+        copies = math.ceil(max(runs_if_ideal * (1 - 1e-9), least) / exact.n_runs)
+        found.append(Mix(copies * exact.n_runs, copies * exact.n_runs, ((exact, copies),)))
+    if len(sizes) > 1 and sum(sizes) <= MOST_MIXED_LEVELS:
+        found += mixes(sizes, runs_if_ideal)
+    for mix in sorted(found, key=lambda mix: mix.n_runs):
+        if least <= mix.n_runs <= most_runs:
+            yield mixed_design(sizes, mix, seed)
+        if exact is not None and mix.parts[0][0] == exact and len(mix.parts) == 1:
+            return  # it cannot fail
 
 
 def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:

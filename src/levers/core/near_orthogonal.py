@@ -48,7 +48,9 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
             share /= 2
         if 0 < gained < enough:
             break
-    return (best.places - starts[:, None]).T.astype(np.int16)
+    found: Codes = (best.places - starts[:, None]).T.astype(np.int16)
+    found.flags.writeable = False  # it may be remembered
+    return found
 
 
 class _Columns(NamedTuple):

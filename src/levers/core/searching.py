@@ -26,7 +26,7 @@ NEXT_LENGTH = 12
 class Origin(NamedTuple):
     """Where some factors come from: the sizes of all factors of the study, and which of them these are.
 
-    A design found for all of them is a good start for most of them, so a study searches in earnest only once.
+    A design found for all of them is a good start for most of them, and is found once for each length.
     """
 
     sizes: tuple[int, ...]
