@@ -79,10 +79,13 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
     for name, known in expected.items():
         study = levers.load_study(name, url)
         assert study.status().n_complete == known["n_complete"]
+        finished = study.is_finished
         found = levers.from_json(finish(study), levers.Verdict)
         was = levers.from_json(known["verdict"], levers.Verdict)
-        assert (found.assignment, found.n_runs, found.parents) == (was.assignment, was.n_runs, was.parents)
-        assert found.tolerance == pytest.approx(was.tolerance)  # the last digits differ between processors
+        assert (found.parents, found.on_parents) == (was.parents, was.on_parents)
+        if finished:  # else its later blocks are designed by this version
+            assert (found.assignment, found.n_runs) == (was.assignment, was.n_runs)
+            assert found.tolerance == pytest.approx(was.tolerance)  # the last digits differ between processors
         assert study.trials_dataframe().height > 0
 
 

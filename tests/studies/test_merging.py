@@ -123,7 +123,7 @@ def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage:
     found = additivity(old.state)
     assert found.in_doubt
     assert "levers merge" in found.summary
-    new = levers.merge_study("oven", "oven 2", ["heat", "speed"], storage, seed=2, who="ann")
+    new = levers.merge_study("oven", "oven 2", ["heat", "speed"], storage, seed=3, who="ann")
     assert [len(past.values) for past in new.state.past] == [block.n_runs for block in old.state.blocks]
     assert new.state.past[0].note == "block 0 of oven"
     assert new.status().n_complete == 0

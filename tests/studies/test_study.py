@@ -280,20 +280,20 @@ class TestCorrections:
         assert len(again.state.corrections) == len(study.state.corrections)
 
     def test_a_finished_study_may_need_more_runs(self) -> None:
-        study = finish(new())
+        study = finish(new(seed=2))
         assert len(study.state.blocks) > 1
         plain = study.verdict().effects[0]
         first = [study.trial(i) for i in range(study.state.blocks[0].n_runs)]
-        shifted = {t.number: outcome(t, shift=1.5) for t in first if t.params["heat"] == "mid"}
+        shifted = {t.number: outcome(t, shift=-3.0) for t in first if t.params["heat"] == "mid"}
         made = study.correct_many(shifted, "units")
         assert not study.is_finished
         assert any("no longer finished" in line for line in made[-1].changes)
-        study.correct_many({t: v - 1.5 for t, v in shifted.items()}, "units were right")
+        study.correct_many({t: v + 3.0 for t, v in shifted.items()}, "units were right")
         assert study.is_finished
         assert study.verdict().effects[0] == pytest.approx(plain)
         study.correct_many(shifted, "no, they were wrong")
-        finish(study, lambda trial: outcome(trial, shift=1.5 * (trial.params["heat"] == "mid")))
-        assert study.best_params["heat"] == "mid"
+        finish(study, lambda trial: outcome(trial, shift=-3.0 * (trial.params["heat"] == "mid")))
+        assert study.best_params["heat"] == "high"
 
     def test_another_algorithm_sets_the_runs_aside(self) -> None:
         space = {"a": [1, 2, 3], "b": [1, 2]}
