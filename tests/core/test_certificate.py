@@ -21,7 +21,7 @@ from levers.core.lower_bounds import (
     worst_case_bound,
     worst_gap,
 )
-from levers.core.tails import slippage_tail
+from levers.core.tails import slippage_tail, tail_shape
 from levers.errors import InvalidSettingError
 
 
@@ -42,6 +42,18 @@ def norm_max_tail(n_rivals: int, gaps: np.ndarray) -> np.ndarray:
     """P(max of q normals - one more >= t), by quadrature."""
     z = np.arange(-9.0, 9.0, 0.01)
     return np.array([1.0 - float((norm.cdf(z + t) ** n_rivals * norm.pdf(z)).sum()) * 0.01 for t in gaps])
+
+
+@pytest.mark.parametrize("n_rivals", [1, 2, 5, 29, 200])
+def test_tails_are_read_from_above_and_closely(n_rivals: int, rng: np.random.Generator) -> None:
+    gaps = np.sort(rng.uniform(0, 6, 200))
+    excess = slippage_tail(n_rivals, gaps) - norm_max_tail(n_rivals, gaps)
+    assert (excess > -1e-13).all()
+    assert (excess < 3e-6).all()
+    shape = tail_shape(n_rivals)
+    falls = -np.diff(norm_max_tail(n_rivals, np.arange(0, 6, 0.02))) / 0.02
+    assert falls.max() <= shape.slope < 1.02 * falls.max()
+    assert (np.diff(falls[int(shape.bend / 0.02) + 1 :]) < 0).all()  # convex from the bend on
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,15 @@ def test_added_noise_makes_factors_independent_and_levels_alike() -> None:
     assert np.abs(found - ideal).max() < 0.07 * ideal.max()
 
 
+def test_added_noise_does_not_depend_on_the_signs_of_eigenvectors() -> None:
+    design, turned = skewed_design()[0], skewed_design()[0]
+    turned.__dict__["spectrum"] = [part._replace(vectors=-part.vectors) for part in design.spectrum]
+    flat = tuple(np.zeros(m) for m in design.sizes)
+    one, other = (independent_effects(d, flat, 1.0, np.random.default_rng(3)) for d in (design, turned))
+    assert np.abs(np.concatenate(one)).max() > 0.1
+    np.testing.assert_allclose(np.concatenate(one), np.concatenate(other), atol=1e-12)
+
+
 def test_level_sums_do_not_depend_on_the_pieces(rng: np.random.Generator) -> None:
     rows = rng.integers(0, 3, size=(50, 2))
     y = 1e6 + rng.normal(size=50)

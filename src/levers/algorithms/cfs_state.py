@@ -94,11 +94,11 @@ class CfsState:
     def rows(self, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
         due = design.rows[self.sums.n_runs : self.sums.n_runs + most]
-        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (len(due), 1))
         in_play = np.array([level for k in self.open_factors for level in self.active[k]], dtype=np.int16)
         levels = in_play.take(due + offsets(self.open_sizes)[:-1])
         if len(self.open_factors) == len(self.active):
             return levels
+        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (len(due), 1))
         codes[:, self.open_factors] = levels
         return codes
 

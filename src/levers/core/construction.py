@@ -29,7 +29,7 @@ MOST_WITH_MANY = 400
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
 MOST_BEYOND = 0.015
-"""The share of runs by which whole copies of the full factorial may be longer: what searched designs lose, about."""
+"""The share of runs by which whole copies of a factorial or an exact array may be longer: what searches lose, about."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
 
