@@ -19,6 +19,7 @@ from levers.core.moments import pair_counts
 from levers.core.space import Codes
 
 _MOST_KEPT = 200_000  # cells of an array that is made with all its columns
+_AT_ONCE = 64  # factors that are collapsed at once
 _MOST_CHECKED = 450  # levels of an array up to which all pairs are counted when it is made
 
 
@@ -96,10 +97,8 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     return rows
 
 
-def collapsed_levels(
-    order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """For each factor, which of its levels stands for which symbol of an array: a row for each copy.
+def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator) -> Codes:
+    """Which level stands for which symbol of an array: for each factor, a row for each copy.
 
     Which levels get a spare symbol rotates from copy to copy, so each level of a factor is favoured equally often, up
     to one copy. Symbols are renamed at random in every copy.
@@ -107,28 +106,31 @@ def collapsed_levels(
     >>> collapsed_levels(3, [2], 2, np.random.default_rng(0))[0].sum(axis=1).tolist()
     [2, 1]
     """
-    found = []
-    for m in sizes:
-        spare = order % m or 1  # so many levels are favoured in a copy; the next copy goes on with those after them
-        turns = rng.permutation((spare * np.arange(n_copies) + rng.integers(m)) % m)
-        found.append(rng.permuted((np.arange(order) % m + turns[:, None]) % m, axis=1))
-    return found
+    count = np.asarray(sizes)[:, None]
+    spare = np.where(order % count, order % count, 1)  # so many levels are favoured; the next copy goes on after them
+    turns = rng.permuted(spare * np.arange(n_copies) + rng.integers(count), axis=1)
+    symbols = rng.permuted(np.broadcast_to(np.arange(order), (len(sizes), n_copies, order)), axis=2)
+    levels: Codes = ((symbols + turns[:, :, None]) % count[:, :, None]).astype(np.int16)
+    return levels
 
 
-def collapsed_copies(rows: Codes, levels: Sequence[NDArray[np.int64]]) -> Codes:
-    """Copies of an array, one for each row of `levels`, in which levels stand for symbols.
+def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
+    """Copies of an array, as many as `levels` has for each factor, in which levels stand for symbols.
 
     >>> rows = collapsed_copies(rao_hamming(3, 2, 2), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
     >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
     ([9, 9], [6, 6, 6])
     """
-    columns = np.empty((len(levels), len(levels[0]) * len(rows)), dtype=np.int16)
-    for k, of_symbols in enumerate(levels):
-        columns[k] = of_symbols.astype(np.int16)[:, rows[:, k]].ravel()
-    return columns.T
+    n_factors, n_copies, order = levels.shape
+    columns = np.empty((n_factors, n_copies, len(rows)), dtype=np.int16)
+    for begin in range(0, n_factors, _AT_ONCE):
+        some = levels[begin : begin + _AT_ONCE]
+        at = rows.T[begin : begin + _AT_ONCE, None, :] + order * np.arange(some.size // order).reshape(-1, n_copies, 1)
+        some.ravel().take(at, out=columns[begin : begin + _AT_ONCE])
+    return columns.reshape(n_factors, -1).T
 
 
-def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> NDArray[np.int64]:
     """The pair counts of those copies, without the rows: in a copy, all pairs of symbols come up equally often.
 
     >>> size, levels = ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0))
@@ -136,15 +138,15 @@ def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Sequence[NDA
     ...     == pair_counts(collapsed_copies(rao_hamming(3, 2, 2), levels), [2, 3])).all())
     True
     """
-    n_symbols = np.concatenate(
-        [(of_symbols[:, :, None] == np.arange(m)).sum(axis=1) for of_symbols, m in zip(levels, sizes, strict=True)],
-        axis=1,
-        dtype=np.float64,  # whole numbers far below 2^53, and quick to multiply
-    )
+    starts = offsets(sizes)
+    d, n_copies = int(starts[-1]), levels.shape[1]
+    places = levels + starts[:-1, None, None] + d * np.arange(n_copies)[:, None]
+    n_symbols = np.bincount(places.ravel(), minlength=d * n_copies).reshape(n_copies, d)
+    quick = n_symbols.astype(np.float64)  # whole numbers far below 2^53
     once = size.n_runs // size.order
-    counts = (once // size.order) * (n_symbols.T @ n_symbols)
+    counts = (once // size.order) * (quick.T @ quick)
     counts[level_pairs(tuple(sizes))] = 0
-    np.fill_diagonal(counts, once * n_symbols.sum(axis=0))
+    np.fill_diagonal(counts, once * quick.sum(axis=0))
     return counts.astype(np.int64)
 
 

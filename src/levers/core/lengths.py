@@ -105,5 +105,5 @@ def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) ->
     length = runs_if_ideal
     for _ in range(4 if len(sizes) > 1 else 0):
         share = n_parameters / length
-        length = runs_if_ideal * (1 + min(share + 2 * share**2, 1.0) * (0.1 if single else 1.0))
+        length = runs_if_ideal * (1 + min(1.6 * share, 1.0) * (0.1 if single else 1.0))
     return length

@@ -136,20 +136,30 @@ def merged_columns(rows: Codes, before: Sequence[int], sizes: Sequence[int], rng
     >>> np.bincount(merged[:, 0]).tolist(), np.bincount(merged[:, 1]).tolist()
     ([3, 3], [2, 2, 2])
     """
-    n, n_factors = rows.shape
-    starts, d = offsets(sizes)[:-1], sum(sizes)
     level_of = np.concatenate([rng.permutation(m) % fewer for m, fewer in zip(before, sizes, strict=True)])
-    places = level_of[rows + offsets(before)[:-1]].T + starts[:, None]
-    # each level's runs in random order; what is beyond the wanted number goes where too few are
-    shuffled = rng.permuted(np.tile(np.arange(n), (n_factors, 1)), axis=1)
-    order = np.argsort(places * n + shuffled, axis=1)
-    ordered = np.take_along_axis(places, order, axis=1).ravel()
-    counts = np.bincount(ordered, minlength=d)
-    level = np.arange(d) - np.repeat(starts, sizes)
-    wanted = n // np.repeat(sizes, sizes) + (level < n % np.repeat(sizes, sizes))
-    spare = np.flatnonzero(np.arange(n * n_factors) - (np.cumsum(counts) - counts)[ordered] >= wanted[ordered])
-    spare = rng.permutation(spare)
-    ordered[spare[np.argsort(spare // n, kind="stable")]] = np.repeat(np.arange(d), np.maximum(wanted - counts, 0))
-    np.put_along_axis(places, order, ordered.reshape(places.shape), axis=1)
-    merged: Codes = (places - starts[:, None]).T.astype(np.int16)
-    return merged
+    return evened_columns(level_of[rows + offsets(before)[:-1]], sizes, rng)
+
+
+def evened_columns(rows: NDArray[np.integer], sizes: Sequence[int], rng: np.random.Generator) -> Codes:
+    """The rows with levels equally often up to one: some rows of a level with too many go where there are too few.
+
+    >>> even = evened_columns(np.array([[0, 0], [1, 0], [0, 1], [0, 1]]), [2, 2], np.random.default_rng(0))
+    >>> np.bincount(even[:, 0]).tolist(), even[:, 1].tolist()
+    ([2, 2], [0, 0, 1, 1])
+    """
+    n, n_factors = rows.shape
+    starts, rivals = offsets(sizes), np.repeat(sizes, sizes)
+    # each column is gone through in another order, else the same rows would move everywhere; steps are quicker than sorts
+    steps = np.flatnonzero(np.gcd(np.arange(n), n) == 1)
+    order = (rng.choice(steps, n_factors)[:, None] * np.arange(n) + rng.integers(n, size=n_factors)[:, None]) % n
+    places = (rows + starts[:-1]).ravel().take(order * n_factors + np.arange(n_factors)[:, None])
+    seen = np.zeros((len(rivals), n), dtype=np.int32)
+    at = places * n + np.arange(n)
+    seen.ravel()[at] = 1
+    np.cumsum(seen, axis=1, out=seen)
+    wanted = n // rivals + (np.arange(len(rivals)) - np.repeat(starts[:-1], sizes) < n % rivals)
+    spare = seen.ravel().take(at) > wanted[places]
+    places[spare] = np.repeat(np.arange(len(rivals)), np.maximum(wanted - seen[:, -1], 0))
+    even = np.empty((n, n_factors), dtype=np.int16)
+    even[order, np.arange(n_factors)[:, None]] = places - starts[:-1, None]
+    return even

@@ -8,7 +8,8 @@ import numpy as np
 
 from levers.core.balanced import all_levels, balanced_rows
 from levers.core.layout import offsets
-from levers.core.near_orthogonal import merged_columns, swap_improved
+from levers.core.mixing import mix_to_start_from, mixed_rows
+from levers.core.near_orthogonal import evened_columns, merged_columns, swap_improved
 from levers.core.space import Codes
 
 MOST_SEARCHED = 2200
@@ -49,28 +50,44 @@ def nearly_orthogonal(
 @lru_cache(maxsize=64)
 def _found(sizes: tuple[int, ...], n_runs: int, origin: Origin | None, screening: bool) -> Codes:
     """Nearly orthogonal rows, always the same. Remembered, because a search is costly and sizes come up again."""
-    rng = np.random.default_rng(0)
     if origin is None or origin.sizes == sizes:
         return _searched(sizes, n_runs)
-    if sum(sizes) - len(sizes) < MOSTLY * (sum(origin.sizes) - len(origin.sizes)):
-        start = _start(sizes, n_runs, rng)
-        if screening:
-            return swap_improved(start, sizes, SCREENING_ROUNDS, SCREENING_SETTLED)
-        return swap_improved(start, sizes, ROUNDS, SETTLED)
-    step = NEXT_LENGTH if n_runs <= 20 * NEXT_LENGTH else 5 * NEXT_LENGTH
-    whole = _searched(origin.sizes, -(-n_runs // step) * step)
-    some = rng.permutation(whole)[:n_runs, list(origin.columns)]
-    before = [origin.sizes[column] for column in origin.columns]
-    return swap_improved(merged_columns(some, before, sizes, rng), sizes, MORE_ROUNDS)
+    rng = np.random.default_rng(0)
+    start = _of_arrays(sizes, n_runs, rng)
+    mostly = sum(sizes) - len(sizes) >= MOSTLY * (sum(origin.sizes) - len(origin.sizes))
+    if start is None and mostly:
+        step = NEXT_LENGTH if n_runs <= 20 * NEXT_LENGTH else 5 * NEXT_LENGTH
+        whole = _searched(origin.sizes, -(-n_runs // step) * step)
+        some = rng.permutation(whole)[:n_runs, list(origin.columns)]
+        before = [origin.sizes[column] for column in origin.columns]
+        return swap_improved(merged_columns(some, before, sizes, rng), sizes, MORE_ROUNDS)
+    if start is None:
+        start = _random(sizes, n_runs, rng)
+    if screening:
+        return swap_improved(start, sizes, SCREENING_ROUNDS, SCREENING_SETTLED)
+    return swap_improved(start, sizes, ROUNDS, SETTLED)
 
 
 @lru_cache(maxsize=64)
 def _searched(sizes: tuple[int, ...], n_runs: int) -> Codes:
     """The same from scratch."""
-    return swap_improved(_start(sizes, n_runs, np.random.default_rng(0)), sizes, ROUNDS, SETTLED)
+    rng = np.random.default_rng(0)
+    start = _of_arrays(sizes, n_runs, rng)
+    return swap_improved(_random(sizes, n_runs, rng) if start is None else start, sizes, ROUNDS, SETTLED)
 
 
-def _start(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes:
+def _of_arrays(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes | None:
+    """Rows to begin with: orthogonal arrays, without some rows or with random ones, evened out; None if none fit."""
+    mix = mix_to_start_from(sizes, n_runs)
+    if mix is None:
+        return None
+    rows = rng.permutation(mixed_rows(sizes, mix, rng))[:n_runs]
+    if len(rows) < n_runs:
+        rows = np.concatenate([rows, balanced_rows(all_levels(sizes), n_runs - len(rows), rng)])
+    return evened_columns(rows, sizes, rng)
+
+
+def _random(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes:
     """Rows to begin with: whole copies of the full factorial as long as they fit, then columns in random orders."""
     n_cells = math.prod(sizes)
     copies, rest = divmod(n_runs, n_cells) if n_cells <= n_runs else (0, n_runs)
