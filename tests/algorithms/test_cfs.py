@@ -142,7 +142,7 @@ def test_other_certificates_ask_for_more_and_say_so() -> None:
 
 
 def test_an_interim_certificate_shrinks_as_evidence_grows() -> None:
-    world = additive_world([[0.0, 1.0, 0.4], [0.7, 0.0, 0.1], [0.0, 0.9, 1.3]])
+    world = additive_world([[0.0, 1.0, 0.4], [0.7, 0.0, 0.1], [0.0, 0.9, 1.3]] * 2)
     cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
     rng, state, seen = np.random.default_rng(0), cfs.start(), []
     assert cfs.interim(state) is None

@@ -38,7 +38,7 @@ class CfsDecisions(CfsSettings):
         if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
             state = replace(state, closed=tuple(k for k in state.closed if k not in wrong))
             now = self.standing(state)
-        active = tuple(tuple(np.flatnonzero(row).tolist()) for row in now.active)
+        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
         dropped = tuple(
             Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
             for k, levels in enumerate(state.active)

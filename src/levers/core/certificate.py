@@ -68,7 +68,8 @@ def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = Fal
     >>> 0.97 < usual_scale(levels, 0.09) / scale_needed(levels, 0.09) < 1.03
     True
     """
-    usual = 0.81 + 0.016 * math.log(len(levels))
+    mean = sum(levels) / len(levels)
+    usual = 0.663 + 0.027 * math.log(len(levels)) + 0.039 * math.log(mean) - 0.028 * math.log(failure_prob)
     return (0.77 if reach else 1.0) * usual * chernoff_scale(levels, failure_prob, proven, reach)
 
 

@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from levers.core.moments import Moments
 from levers.errors import InvalidSettingError
@@ -55,12 +56,13 @@ class Fit:
         """The Cholesky factor, or None when the design leaves some contrast undetermined."""
         if self.moments.n_runs <= self._free.size:
             return None
-        try:
-            factor, _ = cho_factor(self._system, lower=True, check_finite=False)
-        except LinAlgError:
+        if not self._free.size:
+            return np.zeros((0, 0))
+        factor, failed = dpotrf(self._system, lower=1)  # LAPACK itself: systems are small, and checks cost as much
+        if failed:
             return None
-        unexplained = np.diag(factor) ** 2 / np.diag(self._system)
-        return factor if unexplained.size == 0 or float(unexplained.min()) > _SINGULAR else None
+        unexplained = factor.diagonal() ** 2 / self._system.diagonal()
+        return factor if float(unexplained.min()) > _SINGULAR else None
 
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -82,7 +84,7 @@ class Fit:
         """
         rhs = self.moments.sums[self._free]
         if self._factor is not None:
-            solution = cho_solve((self._factor, True), rhs, check_finite=False)
+            solution = dpotrs(self._factor, rhs, lower=1)[0] if rhs.size else rhs
         else:
             values, vectors = self._spectrum
             solution = vectors @ ((vectors.T @ rhs) / values)
@@ -94,7 +96,8 @@ class Fit:
     def inverse(self) -> NDArray[np.float64]:
         """A generalised inverse on all d levels (zero at reference levels): contrast variances over sigma^2."""
         if self._factor is not None:
-            small = cho_solve((self._factor, True), np.eye(self._free.size), check_finite=False)
+            half = dpotri(self._factor, lower=1)[0] if self._free.size else self._factor
+            small = np.tril(half) + np.tril(half, -1).T
         else:
             values, vectors = self._spectrum
             small = (vectors / values) @ vectors.T

@@ -18,8 +18,14 @@ def offsets(sizes: Sequence[int] | Places) -> Places:
     >>> offsets([2, 3]).tolist()
     [0, 2, 5]
     """
+    return _offsets(sizes if isinstance(sizes, tuple) else tuple(int(m) for m in sizes))
+
+
+@lru_cache(maxsize=256)
+def _offsets(sizes: tuple[int, ...]) -> Places:
     ends: Places = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=ends[1:])
+    ends.flags.writeable = False
     return ends
 
 

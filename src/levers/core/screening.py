@@ -169,7 +169,7 @@ def _assess(
         is_open &= found | (widest >= known.min_effect)
     standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=3), -np.inf)
     leaders = standing.argmax(axis=2)
-    time, row = np.ogrid[: len(radius), : len(active)]
+    time, row = np.arange(len(radius))[:, None], np.arange(len(active))
     ahead = np.where(survivors, estimates[row, :, leaders] + radius[time, row, :, leaders], 0.0)
     ahead[time, row, leaders] = 0.0
     loss = np.where(is_open, np.maximum(ahead.max(axis=2), 0.0), 0.0)

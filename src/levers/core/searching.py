@@ -43,7 +43,9 @@ def nearly_orthogonal(
     >>> rows.shape, np.bincount(rows[:, 1]).tolist()
     ((20, 3), [5, 5, 5, 5])
     """
-    names = np.concatenate([rng.permutation(m) for m in sizes]).astype(np.int16)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(owner + rng.random(len(owner)), kind="stable")  # each factor's levels in random order
+    names = (order - offsets(sizes)[owner]).astype(np.int16)
     return names.take(_found(sizes, n_runs, origin, screening) + offsets(sizes)[:-1])
 
 
