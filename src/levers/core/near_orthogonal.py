@@ -12,8 +12,8 @@ from levers.core.space import Codes
 
 Whole = NDArray[np.float32]
 """Whole numbers below 2^24: single precision is exact, in whatever order sums are taken."""
-_TRIED_SHARE = 7  # runs for each one that is tried in a round
-_LEAST_TRIED, _MOST_TRIED = 10, 40
+_TRIED_SHARE = 5  # runs for each one that is tried in a round
+_LEAST_TRIED, _MOST_TRIED = 10, 25
 _FEW_RUNS = 200
 
 
@@ -149,9 +149,10 @@ def evened_columns(rows: NDArray[np.integer], sizes: Sequence[int], rng: np.rand
     """
     n, n_factors = rows.shape
     starts, rivals = offsets(sizes), np.repeat(sizes, sizes)
-    # each column is gone through in another order, else the same rows would move everywhere; steps are quicker than sorts
+    # each column is gone through in another order, by steps of its own: else the same rows would move everywhere
     steps = np.flatnonzero(np.gcd(np.arange(n), n) == 1)
-    order = (rng.choice(steps, n_factors)[:, None] * np.arange(n) + rng.integers(n, size=n_factors)[:, None]) % n
+    step, first = steps[rng.integers(len(steps), size=(n_factors, 1))], rng.integers(n, size=(n_factors, 1))
+    order = (step * np.arange(n) + first) % n
     places = (rows + starts[:-1]).ravel().take(order * n_factors + np.arange(n_factors)[:, None])
     seen = np.zeros((len(rivals), n), dtype=np.int32)
     at = places * n + np.arange(n)
