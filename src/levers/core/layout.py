@@ -64,7 +64,7 @@ def alike_factors(sizes: tuple[int, ...]) -> tuple[Alike, ...]:
     [[[0, 1], [5, 6]], [[2, 3, 4]]]
     """
     count = np.asarray(sizes)
-    begins, first = offsets(sizes)[:-1], offsets([m - 1 for m in sizes])[:-1]
+    begins, first = offsets(sizes)[:-1], offsets(sizes)[:-1] - np.arange(len(sizes))
     found = []
     for m in sorted(set(sizes)):
         every = np.flatnonzero(count == m)

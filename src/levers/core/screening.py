@@ -197,8 +197,10 @@ def forecasts(
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
     at_once = max(1, _MOST_FORECAST // information.size)
-    for begin in range(0, len(growths), at_once):
-        grown = information * np.asarray(growths[begin : begin + at_once])[:, None, None, None]
+    begin, end = 0, 1  # the first alone: mostly it tells, and no other is asked for
+    while begin < len(growths):
+        grown = information * np.asarray(growths[begin:end])[:, None, None, None]
+        begin, end = end, end + at_once
         yield from _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 

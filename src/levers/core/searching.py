@@ -16,7 +16,7 @@ MOST_SEARCHED = 2200
 """Runs of the longest design that is searched; longer ones are put together from arrays."""
 ROUNDS, SCREENING_ROUNDS, MORE_ROUNDS = 16, 10, 5
 """Rounds of swaps from scratch, from scratch for a screening block, and from a good start."""
-SETTLED, SCREENING_SETTLED = 0.0003, 0.002
+SETTLED, SCREENING_SETTLED = 0.0003, 0.005
 """A round that lowers the mean squared eigenvalue by less is the last."""
 MOSTLY = 0.65
 """The share of the parameters that must be left for a design of all factors to be a good start."""
