@@ -29,7 +29,6 @@ from levers.core.screening import (
     anytime_noise_bound,
     noise_upper_bound,
 )
-from levers.core.searching import Origin
 from levers.errors import OutcomeMismatchError, StateMismatchError
 
 
@@ -71,13 +70,13 @@ class Cfs(CfsDecisions):
     def design(self, state: CfsState, seed: int) -> Design:
         """The design of the current block, from its seed: always the same one."""
         sizes = state.open_sizes
-        origin = Origin(self.space.n_levels, state.open_factors)
         if state.stage == SCREENING or self.budget is not None:
-            return largest_design(sizes, int(state.target), seed, origin)
+            # later screening blocks are short, and of sizes that hardly come up again
+            return largest_design(sizes, int(state.target), seed, quick=state.stage == SCREENING and bool(state.blocks))
         if state.stage == LOOK:
             assert state.look is not None  # set when the look was planned
-            return certified_design(sizes, state.target, seed, origin, single=True, most_coupling=state.look.coupling)
-        return certified_design(sizes, state.target, seed, origin, self.single(state))
+            return certified_design(sizes, state.target, seed, single=True, most_coupling=state.look.coupling)
+        return certified_design(sizes, state.target, seed, self.single(state))
 
     def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""

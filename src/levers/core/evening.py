@@ -35,6 +35,32 @@ def evened(rows: Codes, sizes: Sequence[int]) -> Codes:
     return even
 
 
+def roughly_evened(rows: NDArray[np.integer], sizes: Sequence[int], rng: np.random.Generator) -> Codes:
+    """The same quickly, whatever it does to the factors' orthogonality: any rows of a level with too many may move.
+
+    >>> even = roughly_evened(np.array([[0, 0], [1, 0], [0, 1], [0, 1]]), [2, 2], np.random.default_rng(0))
+    >>> np.bincount(even[:, 0]).tolist(), even[:, 1].tolist()
+    ([2, 2], [0, 0, 1, 1])
+    """
+    n, n_factors = rows.shape
+    starts, rivals = offsets(sizes), np.repeat(sizes, sizes)
+    # each column is gone through in another order, by steps of its own: else the same rows would move everywhere
+    steps = np.flatnonzero(np.gcd(np.arange(n), n) == 1)
+    step, first = steps[rng.integers(len(steps), size=(n_factors, 1))], rng.integers(n, size=(n_factors, 1))
+    order = (step * np.arange(n) + first) % n
+    places = (rows + starts[:-1]).ravel().take(order * n_factors + np.arange(n_factors)[:, None])
+    seen = np.zeros((len(rivals), n), dtype=np.int32)
+    at = places * n + np.arange(n)
+    seen.ravel()[at] = 1
+    np.cumsum(seen, axis=1, out=seen)
+    wanted = n // rivals + (np.arange(len(rivals)) - np.repeat(starts[:-1], sizes) < n % rivals)
+    spare = seen.ravel().take(at) > wanted[places]
+    places[spare] = np.repeat(np.arange(len(rivals)), np.maximum(wanted - seen[:, -1], 0))
+    even = np.empty((n, n_factors), dtype=np.int16)
+    even[order, np.arange(n_factors)[:, None]] = places - starts[:-1, None]
+    return even
+
+
 def _even_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The counts that are equal up to one; the larger ones stay the larger ones."""
     wanted = np.full(len(counts), counts.sum() // len(counts))

@@ -10,7 +10,6 @@ from levers.core.arrays import exact_array, smallest_array
 from levers.core.construction import assembled, factorial_fits, make_design, most_searched, rest_rows
 from levers.core.design import Design
 from levers.core.mixing import Mix, mixed_design, mixes
-from levers.core.searching import Origin
 
 MOST_MIXED_LEVELS = 1000
 """Levels of all factors together up to which mixes of arrays are measured."""
@@ -23,8 +22,8 @@ def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
 
 
 @lru_cache(maxsize=16)
-def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Origin | None = None) -> Design:
-    """A design of at most `most_runs` runs, for a fixed budget.
+def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, quick: bool = False) -> Design:
+    """A design of at most `most_runs` runs, for a fixed budget. With `quick` a search is shorter.
 
     >>> largest_design((3, 3, 3), 26, seed=0).n_runs
     26
@@ -34,15 +33,15 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, origin: Or
     if size is None and _mixed(sizes, most_runs):
         for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
             rest = most_runs - mix.n_runs
-            more = rest_rows(sizes, rest, origin, rng, screening=True) if rest else None
+            more = rest_rows(sizes, rest, rng, quick) if rest else None
             return mixed_design(sizes, mix, seed, more)
-    design = make_design(sizes, most_runs, seed, origin, screening=True)
+    design = make_design(sizes, most_runs, seed, quick=quick)
     if design.n_runs <= most_runs:
         return design
     size = size or smallest_array(max(sizes), len(sizes))
     short = size is None or most_runs <= most_searched(sizes)
     copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
-    return assembled(sizes, size, copies, rest, origin, rng, screening=True)
+    return assembled(sizes, size, copies, rest, rng, quick=quick)
 
 
 @lru_cache(maxsize=16)
@@ -50,7 +49,6 @@ def certified_design(
     sizes: tuple[int, ...],
     runs_if_ideal: float,
     seed: int,
-    origin: Origin | None = None,
     single: bool = False,
     most_coupling: float = math.inf,
 ) -> Design:
@@ -71,7 +69,7 @@ def certified_design(
         if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
             return design
     while True:
-        design = make_design(sizes, math.ceil(wanted), seed, origin, even=coupled)
+        design = make_design(sizes, math.ceil(wanted), seed, even=coupled)
         too_coupled = coupled and design.coupling > most_coupling
         if design.n_runs / design.charge(single) >= least and not too_coupled:
             return design

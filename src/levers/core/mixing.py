@@ -57,7 +57,8 @@ def mixes(sizes: tuple[int, ...], runs_if_ideal: float, most_runs: float | None 
 def mix_to_start_from(sizes: tuple[int, ...], n_runs: int) -> Mix | None:
     """The mix that comes closest to `n_runs` even runs; None where none comes close.
 
-    >>> mix_to_start_from((2, 3, 4, 4, 2, 3) * 2, 700).parts
+    >>> mix_to_start_from((2, 3, 4, 4, 2, 3) * 2, 700).n_runs
+    704
     """
     table = _table_for(sizes, _LONGEST * n_runs, many_symbols=False)
     if not len(table.n_runs):
@@ -141,7 +142,7 @@ def mixed_rows(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> Co
     """The rows of a mix, array by array.
 
     >>> mixed_rows((3, 4, 2), mixes((3, 4, 2), 50.0)[0], np.random.default_rng(0)).shape
-    (54, 3)
+    (64, 3)
     """
     return _rows(sizes, _levels(sizes, mix, rng))
 
