@@ -14,7 +14,7 @@ from levers.core.space import Codes
 
 MOST_SEARCHED = 2200
 """Runs of the longest design that is searched; longer ones are put together from arrays."""
-ROUNDS, QUICK_ROUNDS = 16, 10
+ROUNDS, QUICK_ROUNDS = 16, 7
 """Rounds of swaps, at most."""
 SETTLED, QUICK_SETTLED = 0.0003, 0.005
 """A round that lowers the mean squared eigenvalue by less is the last."""
