@@ -16,6 +16,7 @@ from levers.core.lengths import certified_design, largest_design
 from levers.core.mixing import mix_to_start_from, mixed_design, mixed_rows, mixes
 from levers.core.moments import LevelSums, Moments, pair_counts
 from levers.core.near_orthogonal import swap_improved
+from levers.core.searching import Effort
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -151,18 +152,18 @@ def test_certified_and_largest_designs_keep_their_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "n_runs", "quick", "most"),
+    ("sizes", "n_runs", "effort", "most"),
     [
-        ((4, 5, 6) * 8, 160, False, 1.4),
-        ((2, 3, 6) * 7, 150, True, 1.2),
-        ((2, 3, 4) * 5, 700, False, 1.003),
-        ((4, 2, 3) * 5, 700, True, 1.005),
+        ((4, 5, 6) * 8, 160, "usual", 1.4),
+        ((2, 3, 6) * 7, 150, "quick", 1.2),
+        ((2, 3, 4) * 5, 700, "thorough", 1.003),
+        ((4, 2, 3) * 5, 700, "quick", 1.005),
     ],
 )
 def test_searched_designs_are_even_and_nearly_orthogonal(
-    sizes: tuple[int, ...], n_runs: int, quick: bool, most: float
+    sizes: tuple[int, ...], n_runs: int, effort: Effort, most: float
 ) -> None:
-    design = make_design(sizes, n_runs, 1, quick=quick)
+    design = make_design(sizes, n_runs, 1, effort=effort)
     assert design.n_runs == n_runs
     assert design.mean_inflation < most
     assert max(np.ptp(np.bincount(design.rows[:, k])) for k in range(len(sizes))) <= 1

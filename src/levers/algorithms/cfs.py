@@ -29,6 +29,7 @@ from levers.core.screening import (
     anytime_noise_bound,
     noise_upper_bound,
 )
+from levers.core.searching import Effort
 from levers.errors import OutcomeMismatchError, StateMismatchError
 
 
@@ -71,11 +72,13 @@ class Cfs(CfsDecisions):
         """The design of the current block, from its seed: always the same one."""
         sizes = state.open_sizes
         if state.stage == SCREENING or self.budget is not None:
-            # later screening blocks are short, and of sizes that hardly come up again
-            return largest_design(sizes, int(state.target), seed, quick=state.stage == SCREENING and bool(state.blocks))
+            screening: Effort = "quick" if state.blocks else "thorough"
+            effort = screening if state.stage == SCREENING else "usual"
+            return largest_design(sizes, int(state.target), seed, effort)
         if state.stage == LOOK:
             assert state.look is not None  # set when the look was planned
-            return certified_design(sizes, state.target, seed, single=True, most_coupling=state.look.coupling)
+            coupling = state.look.coupling
+            return certified_design(sizes, state.target, seed, single=True, most_coupling=coupling, effort="thorough")
         return certified_design(sizes, state.target, seed, self.single(state))
 
     def ask(self, state: CfsState, rng: np.random.Generator) -> Batch | Verdict:

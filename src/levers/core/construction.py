@@ -19,7 +19,7 @@ from levers.core.balanced import all_levels, balanced_rows
 from levers.core.design import Design
 from levers.core.evening import evened
 from levers.core.moments import pair_counts
-from levers.core.searching import MOST_SEARCHED, nearly_orthogonal
+from levers.core.searching import MOST_SEARCHED, Effort, nearly_orthogonal
 from levers.core.space import Codes
 
 MANY_LEVELS = 300
@@ -40,20 +40,20 @@ def make_design(
     n_runs: int,
     seed: int,
     even: bool = False,
-    quick: bool = False,
+    effort: Effort = "usual",
 ) -> Design:
     """A design of at least `n_runs` runs, as good as is cheap to find; levels and runs are shuffled by the seed.
 
     Copies of the full factorial or of an exact array where they fit, else nearly orthogonal rows; for very many levels
     or runs copies of a collapsed array. With `even`, levels are used equally often even where that costs an array its
-    orthogonality. With `quick` a search is shorter.
+    orthogonality. `effort` is for searches.
     """
     rng = np.random.default_rng(seed)
     if factorial_fits(sizes, n_runs):
         return _factorial(sizes, n_runs, rng)
     size = exact_array(sizes) or smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
-    return assembled(sizes, size, copies, rest, rng, even, quick)
+    return assembled(sizes, size, copies, rest, rng, even, effort)
 
 
 def assembled(
@@ -63,7 +63,7 @@ def assembled(
     rest: int,
     rng: np.random.Generator,
     even: bool = False,
-    quick: bool = False,
+    effort: Effort = "usual",
 ) -> Design:
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
     parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
@@ -72,7 +72,7 @@ def assembled(
         parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
         counts += collapsed_counts(size, sizes, levels)
     if rest:
-        parts.append(rest_rows(sizes, rest, rng, quick))
+        parts.append(rest_rows(sizes, rest, rng, effort))
         counts += pair_counts(parts[-1], sizes)
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
     if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
@@ -84,13 +84,13 @@ def assembled(
     return Design(rows, sizes, kind, counts)
 
 
-def rest_rows(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, quick: bool) -> Codes:
+def rest_rows(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, effort: Effort) -> Codes:
     """Rows that no array gives: searched, or copies of these with levels renamed; random where a search is slow."""
     if n_runs > most_searched(sizes) and sum(sizes) > MANY_LEVELS:
         return balanced_rows(all_levels(sizes), n_runs, rng)
     copies = -(-n_runs // most_searched(sizes))
     lengths = [(n_runs + i) // copies for i in range(copies)]
-    return np.concatenate([nearly_orthogonal(sizes, n, rng, quick) for n in lengths])
+    return np.concatenate([nearly_orthogonal(sizes, n, rng, effort) for n in lengths])
 
 
 def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) -> float:

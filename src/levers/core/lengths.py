@@ -10,6 +10,7 @@ from levers.core.arrays import exact_array, smallest_array
 from levers.core.construction import assembled, factorial_fits, make_design, most_searched, rest_rows
 from levers.core.design import Design
 from levers.core.mixing import Mix, mixed_design, mixes
+from levers.core.searching import Effort
 
 MOST_MIXED_LEVELS = 1000
 """Levels of all factors together up to which mixes of arrays are measured."""
@@ -22,8 +23,8 @@ def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
 
 
 @lru_cache(maxsize=16)
-def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, quick: bool = False) -> Design:
-    """A design of at most `most_runs` runs, for a fixed budget. With `quick` a search is shorter.
+def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Effort = "usual") -> Design:
+    """A design of at most `most_runs` runs, for a fixed budget. `effort` is for searches.
 
     >>> largest_design((3, 3, 3), 26, seed=0).n_runs
     26
@@ -33,15 +34,15 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, quick: boo
     if size is None and _mixed(sizes, most_runs):
         for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
             rest = most_runs - mix.n_runs
-            more = rest_rows(sizes, rest, rng, quick) if rest else None
+            more = rest_rows(sizes, rest, rng, effort) if rest else None
             return mixed_design(sizes, mix, seed, more)
-    design = make_design(sizes, most_runs, seed, quick=quick)
+    design = make_design(sizes, most_runs, seed, effort=effort)
     if design.n_runs <= most_runs:
         return design
     size = size or smallest_array(max(sizes), len(sizes))
     short = size is None or most_runs <= most_searched(sizes)
     copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
-    return assembled(sizes, size, copies, rest, rng, quick=quick)
+    return assembled(sizes, size, copies, rest, rng, effort=effort)
 
 
 @lru_cache(maxsize=16)
@@ -51,6 +52,7 @@ def certified_design(
     seed: int,
     single: bool = False,
     most_coupling: float = math.inf,
+    effort: Effort = "usual",
 ) -> Design:
     """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
 
@@ -69,7 +71,7 @@ def certified_design(
         if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
             return design
     while True:
-        design = make_design(sizes, math.ceil(wanted), seed, even=coupled)
+        design = make_design(sizes, math.ceil(wanted), seed, even=coupled, effort=effort)
         too_coupled = coupled and design.coupling > most_coupling
         if design.n_runs / design.charge(single) >= least and not too_coupled:
             return design
@@ -103,5 +105,5 @@ def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) ->
     length = runs_if_ideal
     for _ in range(4 if len(sizes) > 1 else 0):
         share = n_parameters / length
-        length = runs_if_ideal * (1 + min(1.6 * share, 1.0) * (0.1 if single else 1.0))
+        length = runs_if_ideal * (1 + min(0.75 * share**2 if single else 1.6 * share, 1.0))
     return length

@@ -28,7 +28,7 @@ LEFT_OVER = 1.5  # factors without effect that a look is to leave undecided, on 
 _MOST_LEFT = 0.1  # and at most this share of them
 _APART = 2.2 * math.sqrt(2)  # standard errors of a level mean by which a level must be behind to be dropped
 _SAFE_MARGIN = 4.5  # standard errors by which two levels of a parent are hardly ever closer than they should be
-_COUPLED = 1.5  # coupling of the designs that are made, less one, times runs per parameter; about
+_COUPLED = 1.2  # coupling of the designs that are made, less one, times runs per parameter; about
 _MUCH_LONGER = 2.0**24
 _CELLS = {"slippage": 400, "proven": 200}
 
@@ -157,7 +157,7 @@ def plan_look(
             low, high = high, 2 * high
             if high > longest:  # so small a risk is beyond the tables of tails
                 return math.inf
-        while high - low > 0.005 * high:
+        while high - low > 0.001 * high:
             middle = (low + high) / 2
             low, high = (middle, high) if too_risky(middle) else (low, middle)
         return high

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -14,13 +15,15 @@ from levers.core.space import Codes
 
 MOST_SEARCHED = 2200
 """Runs of the longest design that is searched; longer ones are put together from arrays."""
-ROUNDS, QUICK_ROUNDS = 16, 7
+Effort = Literal["quick", "usual", "thorough"]
+"""How long to search: what is short and hardly comes up again, what must be good, what many studies share."""
+ROUNDS: dict[Effort, int] = {"quick": 7, "usual": 16, "thorough": 30}
 """Rounds of swaps, at most."""
-SETTLED, QUICK_SETTLED = 0.0003, 0.005
+SETTLED: dict[Effort, float] = {"quick": 0.005, "usual": 0.0003, "thorough": 0.0}
 """A round that lowers the mean squared eigenvalue by less is the last."""
 
 
-def nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, quick: bool = False) -> Codes:
+def nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, effort: Effort = "usual") -> Codes:
     """Rows whose factors are nearly orthogonal, levels being equally often up to one; searched, then renamed at random.
 
     >>> rows = nearly_orthogonal((3, 4, 2), 20, np.random.default_rng(0))
@@ -31,20 +34,18 @@ def nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, rng: np.random.Genera
     order = np.argsort(owner + rng.random(len(owner)), kind="stable")  # each factor's levels in random order
     names = (order - offsets(sizes)[owner]).astype(np.int16)
     by_size = np.argsort(sizes, kind="stable")  # factors of as many levels are alike, so that more is remembered
-    found = _found(tuple(sorted(sizes)), n_runs, quick)
+    found = _found(tuple(sorted(sizes)), n_runs, effort)
     return names.take(found[:, np.argsort(by_size)] + offsets(sizes)[:-1])
 
 
 @lru_cache(maxsize=64)
-def _found(sizes: tuple[int, ...], n_runs: int, quick: bool) -> Codes:
+def _found(sizes: tuple[int, ...], n_runs: int, effort: Effort) -> Codes:
     """Nearly orthogonal rows, always the same. Remembered, because a search is costly and sizes come up again."""
     rng = np.random.default_rng(0)
     start = _of_arrays(sizes, n_runs, rng)
     if start is None:
         start = _random(sizes, n_runs, rng)
-    if quick:
-        return swap_improved(start, sizes, QUICK_ROUNDS, QUICK_SETTLED)
-    return swap_improved(start, sizes, ROUNDS, SETTLED)
+    return swap_improved(start, sizes, ROUNDS[effort], SETTLED[effort])
 
 
 def _of_arrays(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes | None:
