@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.layout import Alike, Places, alike_factors, offsets
+from levers.core.layout import Places, offsets
 from levers.core.space import Codes
 
 Whole = NDArray[np.float32]
 """Whole numbers below 2^24: single precision is exact, in whatever order sums are taken."""
 _TRIED_SHARE = 5  # runs for each one that is tried in a round
 _LEAST_TRIED, _MOST_TRIED = 10, 25
-_FEW_RUNS = 200
+_FEW_RUNS = 150
 
 
 def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float = 0.0) -> Codes:
@@ -34,7 +35,7 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
     n, weight = len(rows), np.repeat(np.asarray(sizes, dtype=np.float32), sizes)
     starts = offsets(sizes)[:-1]
     enough = settled * n**2 * (len(weight) - len(sizes))
-    best, alike = _Columns.of(rows.T + starts[:, None], weight), alike_factors(tuple(sizes))
+    best, alike = _Columns.of(rows.T + starts[:, None], weight), _neighbours(sizes)
     share = 1.0
     for _ in range(rounds):
         places = _swapped(best, starts, alike, share)
@@ -76,7 +77,7 @@ class _Columns(NamedTuple):
         at = places * n + np.arange(n)
         used.ravel()[at] = 1.0
         weighted = used * weight[:, None]
-        if n <= max(_FEW_RUNS, len(weight)):
+        if n <= _FEW_RUNS:
             alike = used.T @ weighted
             company = used @ alike
         else:
@@ -87,7 +88,25 @@ class _Columns(NamedTuple):
         return cls(places, weight, used.sum(axis=1), alike, company, own, float(cost))
 
 
-def _swapped(columns: _Columns, starts: Places, alike: Sequence[Alike], share: float) -> Places | None:
+class _Neighbours(NamedTuple):
+    """Factors beside each other with as many levels each: which they are, where their levels are, and how many each."""
+
+    factors: slice
+    places: slice
+    n_levels: int
+
+
+def _neighbours(sizes: Sequence[int]) -> list[_Neighbours]:
+    """All factors as neighbours: the fewer groups, the more are done at once, so factors are best sorted by size."""
+    found, factor, place = [], 0, 0
+    for m, group in groupby(sizes):
+        count = len(list(group))
+        found.append(_Neighbours(slice(factor, factor + count), slice(place, place + count * m), m))
+        factor, place = factor + count, place + count * m
+    return found
+
+
+def _swapped(columns: _Columns, starts: Places, alike: Sequence[_Neighbours], share: float) -> Places | None:
     """The places after the best swaps in every column, or a share of these; None if none gains.
 
     With C like S but without the column itself and T[a, j] the sum of C_ab over the runs b at level j, swapping a and b
@@ -101,10 +120,11 @@ def _swapped(columns: _Columns, starts: Places, alike: Sequence[Alike], share: f
     stay = columns.own - (weight * columns.counts)[places] - (own_size.sum() - own_size)[:, None]
     gain = -stay
     for group in alike:
-        gain[group.factors] += columns.company[group.levels].min(axis=1)
+        gain[group.factors] += columns.company[group.places].reshape(-1, group.n_levels, n).min(axis=1)
     n_tried = min(n, max(_LEAST_TRIED, min(n // _TRIED_SHARE, _MOST_TRIED)))
     keys = gain.astype(np.int64) * n + np.arange(n)
-    tried = np.sort(np.argpartition(keys, n_tried - 1, axis=1)[:, :n_tried], axis=1)
+    last = np.partition(keys, n_tried - 1, axis=1)[:, n_tried - 1, None]
+    tried = np.nonzero(keys <= last)[1].reshape(n_factors, n_tried)
     at = tried + n * np.arange(n_factors)[:, None]
     half = columns.company.ravel().take((places.ravel().take(at) * n)[:, :, None] + tried[:, None, :])
     half -= stay.ravel().take(at)[:, None, :]
