@@ -319,3 +319,26 @@ def test_designs_too_large_to_hold_are_refused_first() -> None:
         study(EASY, tolerance=1e-4)
     with pytest.raises(InvalidSettingError, match="at least 1e-08"):
         Cfs(Problem(EASY.space, 0.5, 1e-12, 1.0))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"max_parents": 2}, {"min_effect": 0.5, "max_parents": 3}, {"min_effect": 0.5, "noise_sd": None}]
+)
+def test_screening_twice_changes_nothing(options: dict[str, Any]) -> None:
+    """What comes next is decided on the standing before levels were dropped; it must be that of the state after."""
+    effects = [[0.0, 1.0, 0.4], [0.7, 0.0, 0.1], [0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.3, 0.0]]
+    world = additive_world(effects)
+    noise_sd = options.pop("noise_sd", 1.0)
+    cfs, dropped = Cfs(Problem(world.space, 0.5, 0.1, noise_sd), **options), 0
+    for seed in range(10):
+        rng, state = np.random.default_rng(seed), cfs.start()
+        everything = state.active
+        while isinstance(step := cfs.ask(state, rng), Batch):
+            state = cfs.tell(state, step, world.sample(step.codes, rng).outcomes)
+            screened, before = cfs.screen(dataclasses.replace(state, active=everything, parents=(), closed=()))
+            after = cfs.standing(screened)
+            assert (before.at_stake, before.upper_loss) == (after.at_stake, after.upper_loss)
+            for name in ("active", "parents", "open", "leaders"):
+                assert (getattr(before, name) == getattr(after, name)).all()
+            dropped += len(screened.eliminations) - len(state.eliminations)
+    assert dropped > 3

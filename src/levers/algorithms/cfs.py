@@ -154,10 +154,10 @@ class Cfs(CfsDecisions):
         )
         if state.stage == SELECTION:
             return self._select(state, design, estimate, seed)
-        screened = self.screen(self._bound_noise(state))
+        screened, now = self.screen(self._bound_noise(state))
         if state.stage == LOOK:
-            screened = self.screen(self._look(state, screened, design, estimate, seed))
-        return self.decide(screened)
+            screened, now = self.screen(self._look(state, screened, design, estimate, seed))
+        return self.decide(screened, now)
 
     def _carries_look(self, state: CfsState, design: Design) -> bool:
         """Whether a design is what the look was planned for."""

@@ -47,4 +47,4 @@ def absorb(cfs: Cfs, state: CfsState, codes: Codes, outcomes: ArrayLike, stage: 
     selected = state.finished and state.stage == SELECTION
     if state.rho is None or selected:
         return state
-    return cfs.decide(cfs.screen(replace(state, stage=SCREENING, finished=False, certified=None)))
+    return cfs.decide(*cfs.screen(replace(state, stage=SCREENING, finished=False, certified=None)))

@@ -31,8 +31,8 @@ class CfsDecisions(CfsSettings):
             self.known(state),
         )
 
-    def screen(self, state: CfsState) -> CfsState:
-        """Drop what the evidence rules out and write it into the ledger."""
+    def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
+        """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""
         now = self.standing(state)
         wrong = {k for k in state.closed if not now.active[k, state.leaders[k]]}
         if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
@@ -45,7 +45,7 @@ class CfsDecisions(CfsSettings):
             for level in levels
             if level not in active[k]
         )
-        return replace(
+        screened = replace(
             state,
             active=active,
             leaders=tuple(
@@ -58,9 +58,10 @@ class CfsDecisions(CfsSettings):
             upper_loss=now.upper_loss,
             eliminations=state.eliminations + dropped,
         )
+        return screened, now
 
-    def decide(self, state: CfsState) -> CfsState:
-        """Stop, have the look, go on screening, or select."""
+    def decide(self, state: CfsState, now: Standing) -> CfsState:
+        """Stop, have the look, go on screening, or select; `now` is the state's standing."""
         assert state.upper_loss is not None  # screening has just set it
         assert state.noise_sd is not None  # see confidence
         enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
@@ -76,7 +77,7 @@ class CfsDecisions(CfsSettings):
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
-        prospect = self.prospect(state, following, left)
+        prospect = self.prospect(state, now, following, left)
         if prospect.selection_pays(self.most_screening(state.noise_sd)):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
@@ -88,12 +89,12 @@ class CfsDecisions(CfsSettings):
             return replace(state, stage=SELECTION, target=target)
         return replace(state, stage=SCREENING, target=float(following))
 
-    def prospect(self, state: CfsState, following: int, left: int | None) -> Prospect:
+    def prospect(self, state: CfsState, now: Standing, following: int, left: int | None) -> Prospect:
         """What further screening could bring, the next block being of this size."""
         risk, reach = self.selection_risk(state)
         return Prospect(
             state.evidence,
-            self.standing(state),
+            now,
             self.known(state),
             self.confidence(state),
             state.n_runs,

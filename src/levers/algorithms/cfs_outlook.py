@@ -57,6 +57,6 @@ def outlook(cfs: Cfs, state: CfsState) -> Outlook:
         return Outlook(min(math.ceil(one_left), worst_case), worst_case)
     if state.upper_loss is None:
         return Outlook(math.ceil(selecting), worst_case)
-    costs = cfs.prospect(state, math.ceil(block), None).screening_costs()
+    costs = cfs.prospect(state, cfs.standing(state), math.ceil(block), None).screening_costs()
     likely = max(math.ceil(min([selecting, *costs]) - block), 0)
     return Outlook(likely, max(worst_case, likely))

@@ -70,7 +70,7 @@ def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = Fal
     """
     mean = sum(levels) / len(levels)
     usual = 0.663 + 0.027 * math.log(len(levels)) + 0.039 * math.log(mean) - 0.028 * math.log(failure_prob)
-    return (0.77 if reach else 1.0) * usual * chernoff_scale(levels, failure_prob, proven, reach)
+    return (0.77 if reach else 1.0) * min(usual, 1.0) * chernoff_scale(levels, failure_prob, proven, reach)
 
 
 def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
