@@ -157,7 +157,7 @@ def test_the_promise_holds_after_a_merge() -> None:
 
 
 def test_the_promise_holds_where_the_old_runs_decide() -> None:
-    """Studies that mostly end on evidence, without a selection, so that most of what is certified rests on old runs."""
+    """Studies that often end on evidence, without a selection, so that what is certified rests on old runs."""
     n, failed, without_selection = 60, 0, 0
     space: dict[str, list[Level]] = {name: [0, 1] for name in "abc"}
     for seed in range(n):
@@ -177,7 +177,7 @@ def test_the_promise_holds_where_the_old_runs_decide() -> None:
         without_selection += "selection" not in dict(verdict.runs_by_stage)
         failed += 4.5 - value(dict(verdict.assignment)) > 0.2
         assert "merged because of these very runs is not accounted for" in verdict.guarantee
-    assert without_selection > n / 2
+    assert without_selection > n / 3
     assert failed <= binom.ppf(0.999, n, 0.1)
 
 

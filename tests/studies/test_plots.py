@@ -64,7 +64,7 @@ def set_aside() -> Study:
 STUDIES: dict[str, Callable[[], Study]] = {
     "empty": new,
     "a few outcomes": lambda: tell(new(), 5),
-    "running": lambda: tell(new(goal="minimize"), 80),
+    "running": lambda: tell(new(goal="minimize", seed=6), 80),
     "finished": lambda: tell(new()),
     "noise not known": lambda: tell(new(noise_sd=None), 60),
     "budget": lambda: tell(new(tolerance=None, budget=120), 60),

@@ -280,19 +280,22 @@ class TestCorrections:
         assert len(again.state.corrections) == len(study.state.corrections)
 
     def test_a_finished_study_may_need_more_runs(self) -> None:
+        def in_other_units(trial: Trial) -> float:
+            return outcome(trial, shift={"low": -1.0, "mid": -3.0, "high": 0.0}[str(trial.params["heat"])])
+
         study = finish(new(seed=2))
         assert len(study.state.blocks) > 1
         plain = study.verdict().effects[0]
-        first = [study.trial(i) for i in range(study.state.blocks[0].n_runs)]
-        shifted = {t.number: outcome(t, shift=-3.0) for t in first if t.params["heat"] == "mid"}
+        runs = [study.trial(i) for i in range(study.verdict().n_runs)]
+        shifted = {t.number: in_other_units(t) for t in runs if t.params["heat"] != "high"}
         made = study.correct_many(shifted, "units")
         assert not study.is_finished
         assert any("no longer finished" in line for line in made[-1].changes)
-        study.correct_many({t: v + 3.0 for t, v in shifted.items()}, "units were right")
+        study.correct_many({t.number: outcome(t) for t in runs if t.number in shifted}, "units were right")
         assert study.is_finished
         assert study.verdict().effects[0] == pytest.approx(plain)
         study.correct_many(shifted, "no, they were wrong")
-        finish(study, lambda trial: outcome(trial, shift=-3.0 * (trial.params["heat"] == "mid")))
+        finish(study, in_other_units)
         assert study.best_params["heat"] == "high"
 
     def test_another_algorithm_sets_the_runs_aside(self) -> None:
