@@ -205,3 +205,12 @@ def test_a_look_at_sub_gaussian_noise_loses_nothing() -> None:
         margin = 0.5 / math.sqrt(m / look.n_runs) - spread
         assert 2 * math.exp(-(margin**2) / 4) <= 0.025 + 1e-9  # one pair each, a difference has twice the variance
     assert sum((2, 2, 4)) * math.exp(-(look.apart**2) / 4) <= 0.025 + 1e-9
+
+
+def test_a_look_is_not_planned_where_it_would_need_a_design_that_may_not_exist() -> None:
+    assert plan_look(((2, True), (3, True)) * 5, 1.0, 0.5, 1e-7).n_runs == math.inf  # enough only if exactly orthogonal
+
+
+def test_so_many_factors_that_the_risk_overflows_are_only_a_risk_of_one() -> None:
+    assert look_risk([(2, True)] * 5000, 20.0, 1.0, 1.0, 0.001, 0.04, coupling=2.0) == 1.0
+    assert math.isfinite(plan_look(((2, True),) * 300, 1.0, 1.0, 0.05).n_runs)

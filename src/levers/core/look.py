@@ -123,7 +123,7 @@ def look_risk(
         risk = factor_risk(m, margin, min_effect / error, _APART, growth, losses / error, proven)
         terms += [math.log1p(risk) / coupling] * list(factors).count((m, whole))
     terms.sort(reverse=True)
-    return min(math.exp(math.log(selection) + sum(terms[:max_parents])), 1.0)
+    return math.exp(min(math.log(selection) + sum(terms[:max_parents]), 0.0))
 
 
 @lru_cache(maxsize=256)
@@ -163,8 +163,10 @@ def plan_look(
         return high
 
     n_parameters = sum(m - 1 for m, _ in factors)
-    coupling = 1.0 if len(factors) == 1 else min(1 + _COUPLED * n_parameters / length(1.2), 2.0)
-    n_runs = length(coupling)
+    likely = length(1.0 if len(factors) == 1 else 1.2)
+    coupling = 1.0 if len(factors) == 1 else min(1 + _COUPLED * n_parameters / likely, 2.0)
+    # where no length would do for the usual coupling, none is planned for less: there may be no such design
+    n_runs = length(coupling) if math.isfinite(likely) else math.inf
     whole = sorted({m for m, is_whole in factors if is_whole}) if math.isfinite(n_runs) else []
     spread = tuple((m, _spread(m, min_effect / math.sqrt(m / n_runs), left)) for m in whole)
     return Look(n_runs, _APART, spread, selection, REACH, coupling)
