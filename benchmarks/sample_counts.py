@@ -1,4 +1,4 @@
-"""Mean runs on the paper's random worlds: python benchmarks/sample_counts.py (about 3 minutes on 2 cores)
+"""Mean runs on the paper's random worlds: python benchmarks/sample_counts.py (under a minute on 2 cores)
 
 Tolerance 0.5, failure probability 0.1, 20 worlds x 5 repeats, seed 0. "target" is what the solver was asked to reach.
 """

@@ -1,4 +1,4 @@
-"""Make the pictures of the README: python docs/make_pictures.py (about 2 minutes; needs the figures extra)."""
+"""Make the pictures of the README: python docs/make_pictures.py (about half a minute; needs the figures extra)."""
 
 import os
 from pathlib import Path
