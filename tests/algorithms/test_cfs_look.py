@@ -281,3 +281,25 @@ def test_with_little_noise_no_look_is_worth_its_rows() -> None:
     sizes = [2 + i % 12 for i in range(40)]
     assert not Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.02), min_effect=0.5).looks
     assert Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.5), min_effect=0.5).looks
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tolerance", "failure_prob", "min_effect"),
+    [
+        ((6,) * 10, 0.3, 0.1, 0.3),  # about as long as what is searched at most
+        ((3, 6, 2, 7, 8, 5, 9, 3, 4, 9, 4, 8, 8, 9), 0.3, 0.01, 1.0),
+        ((24, 11, 17, 7, 25, 3, 4), 0.3, 0.01, 2.0),
+        ((19, 25, 16, 19), 0.5, 0.01, 2.0),
+        ((2, 33, 2, 40), 0.5, 0.1, 1.0),
+    ],
+)
+def test_looks_are_about_as_long_as_planned(
+    sizes: tuple[int, ...], tolerance: float, failure_prob: float, min_effect: float
+) -> None:
+    """What a look asks of its design must be what designs of that length are like."""
+    cfs = Cfs(Problem(Space.sized(sizes), tolerance, failure_prob, 1.0), min_effect=min_effect)
+    state = cfs.start()
+    assert state.look is not None
+    design = cfs.design(state, seed=1)
+    assert state.look.n_runs <= design.n_runs < 1.2 * state.look.n_runs
+    assert design.coupling <= state.look.coupling

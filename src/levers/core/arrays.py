@@ -19,7 +19,7 @@ from levers.core.moments import pair_counts
 from levers.core.space import Codes
 
 _MOST_KEPT = 200_000  # cells of an array that is made with all its columns
-_AT_ONCE = 64  # factors that are collapsed at once
+_AT_ONCE = 500_000  # cells that are collapsed at once
 _MOST_CHECKED = 450  # levels of an array up to which all pairs are counted when it is made
 
 
@@ -123,10 +123,11 @@ def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
     """
     n_factors, n_copies, order = levels.shape
     columns = np.empty((n_factors, n_copies, len(rows)), dtype=np.int16)
-    for begin in range(0, n_factors, _AT_ONCE):
-        some = levels[begin : begin + _AT_ONCE]
-        at = rows.T[begin : begin + _AT_ONCE, None, :] + order * np.arange(some.size // order).reshape(-1, n_copies, 1)
-        some.ravel().take(at, out=columns[begin : begin + _AT_ONCE])
+    at_once = max(_AT_ONCE // max(n_copies * len(rows), 1), 1)
+    for begin in range(0, n_factors, at_once):
+        some = levels[begin : begin + at_once]
+        at = rows.T[begin : begin + at_once, None, :] + order * np.arange(some.size // order).reshape(-1, n_copies, 1)
+        some.ravel().take(at, out=columns[begin : begin + at_once])
     return columns.reshape(n_factors, -1).T
 
 

@@ -67,10 +67,13 @@ def certified_design(
     coupled = math.isfinite(most_coupling)  # else nothing is asked, and nothing need be measured
     least = runs_if_ideal * (1 - 1e-9)  # what is exact may be measured a rounding error too low
     wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
-    for design in _of_arrays(sizes, runs_if_ideal, seed, math.inf if _mixed(sizes, wanted) else wanted):
-        if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
-            return design
+    arrays_tried = 0.0  # up to this length
     while True:
+        longest = math.inf if _mixed(sizes, wanted) else wanted
+        for design in _of_arrays(sizes, runs_if_ideal, seed, arrays_tried, longest):
+            if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
+                return design
+        arrays_tried = longest
         design = make_design(sizes, math.ceil(wanted), seed, even=coupled, effort=effort)
         too_coupled = coupled and design.coupling > most_coupling
         if design.n_runs / design.charge(single) >= least and not too_coupled:
@@ -82,8 +85,12 @@ def certified_design(
         wanted = max(1.006 * better, 1.02 * design.n_runs if far else 0.0, design.n_runs + 1.0)
 
 
-def _of_arrays(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, most_runs: float) -> Iterator[Design]:
-    """Designs of whole arrays that may be worth so many runs and are not longer than `most_runs`, shortest first."""
+def _of_arrays(
+    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, above: float, most_runs: float
+) -> Iterator[Design]:
+    """Designs of whole arrays that may be worth so many runs, of more than `above` and up to `most_runs`, in order."""
+    if above >= most_runs:
+        return
     exact = exact_array(sizes)
     found: list[Mix] = []
     least = sum(sizes) - len(sizes) + 2.0  # something must be left to see the noise by
@@ -93,7 +100,7 @@ def _of_arrays(sizes: tuple[int, ...], runs_if_ideal: float, seed: int, most_run
     if len(sizes) > 1 and sum(sizes) <= MOST_MIXED_LEVELS:
         found += mixes(sizes, runs_if_ideal)
     for mix in sorted(found, key=lambda mix: mix.n_runs):
-        if least <= mix.n_runs <= most_runs:
+        if least <= mix.n_runs and above < mix.n_runs <= most_runs:
             yield mixed_design(sizes, mix, seed)
         if exact is not None and mix.parts[0][0] == exact and len(mix.parts) == 1:
             return  # it cannot fail
@@ -104,6 +111,7 @@ def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) ->
     n_parameters = sum(sizes) - len(sizes)
     length = runs_if_ideal
     for _ in range(4 if len(sizes) > 1 else 0):
-        share = n_parameters / length
-        length = runs_if_ideal * (1 + min(0.75 * share**2 if single else 1.6 * share, 1.0))
+        share = n_parameters / max(length, 1.0)
+        lost = max(0.75 * share**2, 0.1 * share) if single else 1.6 * share
+        length = runs_if_ideal * (1 + min(lost, 1.0))
     return length

@@ -28,7 +28,8 @@ LEFT_OVER = 1.5  # factors without effect that a look is to leave undecided, on 
 _MOST_LEFT = 0.1  # and at most this share of them
 _APART = 2.2 * math.sqrt(2)  # standard errors of a level mean by which a level must be behind to be dropped
 _SAFE_MARGIN = 4.5  # standard errors by which two levels of a parent are hardly ever closer than they should be
-_COUPLED = 1.2  # coupling of the designs that are made, less one, times runs per parameter; about
+_COUPLED = 1.25  # coupling of the designs that are made, less one, times runs per parameter; about
+_COUPLED_MORE, _FEW_LEVELS = 0.05, 6  # and more for every level that a factor has more
 _MUCH_LONGER = 2.0**24
 _CELLS = {"slippage": 400, "proven": 200}
 
@@ -163,10 +164,15 @@ def plan_look(
         return high
 
     n_parameters = sum(m - 1 for m, _ in factors)
-    likely = length(1.0 if len(factors) == 1 else 1.2)
-    coupling = 1.0 if len(factors) == 1 else min(1 + _COUPLED * n_parameters / likely, 2.0)
+    most_levels = max(m for m, _ in factors)
+    usual = _COUPLED + _COUPLED_MORE * max(most_levels - _FEW_LEVELS, 0)
+    coupling, n_runs = (1.0, length(1.0)) if len(factors) == 1 else (1.2, length(1.2))
+    # the shorter the look, the more its factors share: a few steps to a length and a coupling that go together;
     # where no length would do for the usual coupling, none is planned for less: there may be no such design
-    n_runs = length(coupling) if math.isfinite(likely) else math.inf
+    for _ in range(3 if len(factors) > 1 else 0):
+        if math.isfinite(n_runs):
+            coupling = min(1 + usual * n_parameters / n_runs, 2.0)
+            n_runs = length(coupling)
     whole = sorted({m for m, is_whole in factors if is_whole}) if math.isfinite(n_runs) else []
     spread = tuple((m, _spread(m, min_effect / math.sqrt(m / n_runs), left)) for m in whole)
     return Look(n_runs, _APART, spread, selection, REACH, coupling)

@@ -77,7 +77,7 @@ class _Columns(NamedTuple):
         at = places * n + np.arange(n)
         used.ravel()[at] = 1.0
         weighted = used * weight[:, None]
-        if n <= _FEW_RUNS:
+        if n <= max(_FEW_RUNS, len(weight)):
             alike = used.T @ weighted
             company = used @ alike
         else:
