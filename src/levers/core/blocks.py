@@ -52,19 +52,41 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     [1.0, 5.0]
     """
     sizes = design.sizes
-    these, those = level_pairs(sizes)
     rounding = sums.n_runs * (16 * float(np.finfo(np.float64).eps) * sums.mean) ** 2  # what a constant leaves over
-    if not design.orthogonal:
+    if not design.orthogonal and design.inverse is None:
         fit = Fit(Moments(sizes, sums.n_runs, sums.mean, sums.square, sums.sums, design.counts))
-        left = max(fit.residual_square, rounding)
-        return BlockEstimate(sizes, fit.theta, fit.pair_variances(these, those), left, fit.residual_dof)
+        spreads = fit.pair_variances(*level_pairs(sizes))
+        return BlockEstimate(sizes, fit.theta, spreads, max(fit.residual_square, rounding), fit.residual_dof)
+    values, spreads = _level_means(design, sums) if design.orthogonal else _solved(design, sums)
+    rank = 1 + sum(sizes) - len(sizes)
+    left = max(residual_square(sums.square, float(sums.sums @ values), rank), rounding)
+    return BlockEstimate(sizes, values, spreads, left, sums.n_runs - rank)
+
+
+def _level_means(design: Design, sums: LevelSums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values and spreads of an orthogonal design."""
+    these, those = level_pairs(design.sizes)
     counts = design.counts.diagonal().astype(np.float64)
-    means = sums.sums / counts
-    explained = float((sums.sums * means).sum())
-    spreads = np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
-    dof = sums.n_runs - 1 - sum(m - 1 for m in sizes)
-    left = max(residual_square(sums.square, explained, sums.n_runs - dof), rounding)
-    return BlockEstimate(sizes, means, spreads, left, dof)
+    return sums.sums / counts, np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
+
+
+def _solved(design: Design, sums: LevelSums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Values and spreads from the inverse information A^-1: contrasts are A^-1 z / n with covariance sigma^2/n A^-1."""
+    assert design.inverse is not None  # or there is no one solution
+    groups, inverse = alike_factors(design.sizes), design.inverse / design.n_runs
+    moments = np.empty(len(inverse))
+    for group in groups:
+        moments[group.contrasts] = sums.sums[group.levels] @ group.basis
+    contrasts = inverse @ moments
+    values, spreads = np.empty(len(sums.sums)), np.empty(sum(m * m for m in design.sizes))
+    for group in groups:
+        basis, at = group.basis, group.contrasts
+        values[group.levels] = contrasts[at] @ basis.T
+        covariance = basis @ inverse[at[:, :, None], at[:, None, :]] @ basis.T
+        own = covariance.diagonal(axis1=1, axis2=2)
+        spread = own[:, :, None] + own[:, None, :] - 2 * covariance
+        spreads[group.pairs] = spread.reshape(len(at), -1)
+    return values, spreads
 
 
 def independent_effects(

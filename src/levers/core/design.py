@@ -3,16 +3,21 @@
 import math
 import zlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from levers.core.arrays import is_orthogonal
 from levers.core.layout import Places, alike_factors
 from levers.core.moments import pair_counts
 from levers.core.space import Codes
+
+
+_DETERMINED = 1e-9
+"""Information of less than this share of the ideal is rounding error: the contrast is not determined."""
 
 
 class Part(NamedTuple):
@@ -72,30 +77,12 @@ class Design:
     @cached_property
     def spectrum(self) -> list[Part]:
         """Eigenvalues and vectors of the information matrix (ideal: identity), factor by factor if orthogonal."""
-        return [Part(part, *np.linalg.eigh(matrices)) for part, matrices in self._information]
+        return [Part(part, *np.linalg.eigh(matrices)) for part, matrices in _information(self)]
 
     @property
-    def _information(self) -> list[tuple[Places, NDArray[np.float64]]]:
-        """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: all of it, or of each factor alone if that is all.
-
-        Contrasts that belong together are a row of places; those of as many contrasts each are stacked.
-        """
-        single = self.counts.diagonal().astype(np.float64)
-        centred = self.counts - np.outer(single, single / self.n_runs)
-        groups = alike_factors(self.sizes)
-        if self.orthogonal:
-            return [
-                (g.contrasts, g.basis.T @ centred[g.levels[:, :, None], g.levels[:, None, :]] @ g.basis / self.n_runs)
-                for g in groups
-            ]
-        n_contrasts = len(single) - len(self.sizes)
-        half = np.empty((n_contrasts, len(single)))
-        for g in groups:
-            half[g.contrasts] = g.basis.T @ centred[g.levels]
-        information = np.empty((n_contrasts, n_contrasts))
-        for g in groups:  # symmetric, so that rows may be taken for columns
-            information[g.contrasts] = g.basis.T @ half.T[g.levels]
-        return [(np.arange(n_contrasts)[None, :], information[None] / self.n_runs)]
+    def inverse(self) -> NDArray[np.float64] | None:
+        """The inverse information of a design that is not orthogonal; None when a contrast is not determined."""
+        return _inverse(self)
 
     @cached_property
     def inflation(self) -> float:
@@ -103,8 +90,8 @@ class Design:
         if "spectrum" in self.__dict__:
             least = min(float(part.values.min(initial=1.0)) for part in self.spectrum)
         else:  # without vectors, which take most of the time
-            least = min(float(np.linalg.eigvalsh(matrices).min(initial=1.0)) for _, matrices in self._information)
-        return 1.0 / least if least > 1e-9 else math.inf
+            least = min(float(np.linalg.eigvalsh(matrices).min(initial=1.0)) for _, matrices in _information(self))
+        return 1.0 / least if least > _DETERMINED else math.inf
 
     @cached_property
     def single_inflation(self) -> float:
@@ -121,7 +108,8 @@ class Design:
         """
         if self.orthogonal:
             return [(part.contrasts, part.inverse) for part in self.spectrum]
-        inverse = self.spectrum[0].inverse[0]
+        inverse = self.inverse
+        assert inverse is not None  # where the inflation is finite
         places = [group.contrasts for group in alike_factors(self.sizes)]
         return [(at, inverse[at[:, :, None], at[:, None, :]]) for at in places]
 
@@ -133,7 +121,8 @@ class Design:
         """
         if self.orthogonal or not math.isfinite(self.inflation):
             return 1.0 if self.orthogonal else math.inf
-        between = self.spectrum[0].inverse[0]
+        assert self.inverse is not None  # as the inflation is finite
+        between = self.inverse.copy()
         for group in alike_factors(self.sizes):
             between[group.contrasts[:, :, None], group.contrasts[:, None, :]] = 0.0
         return 1.0 + float(np.linalg.eigvalsh(between)[-1]) / self.single_inflation
@@ -158,3 +147,41 @@ class Design:
         level = float(np.abs(self.counts.diagonal() / ideal - 1).max())
         pairs = np.abs(self.counts / expected - 1)[apart]
         return max(level, float(pairs.max(initial=0.0)))
+
+
+@lru_cache(maxsize=1)
+def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
+    """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: all of it, or of each factor alone if that is all.
+
+    Contrasts that belong together are a row of places; those of as many contrasts each are stacked. Only the last one
+    is remembered: it is asked for several times in a row, and may be large.
+    """
+    single = design.counts.diagonal().astype(np.float64)
+    centred = design.counts - np.outer(single, single / design.n_runs)
+    groups = alike_factors(design.sizes)
+    if design.orthogonal:
+        return [
+            (g.contrasts, g.basis.T @ centred[g.levels[:, :, None], g.levels[:, None, :]] @ g.basis / design.n_runs)
+            for g in groups
+        ]
+    n_contrasts = len(single) - len(design.sizes)
+    half = np.empty((n_contrasts, len(single)))
+    for g in groups:
+        half[g.contrasts] = g.basis.T @ centred[g.levels]
+    information = np.empty((n_contrasts, n_contrasts))
+    for g in groups:  # symmetric, so that rows may be taken for columns
+        information[g.contrasts] = g.basis.T @ half.T[g.levels]
+    information /= design.n_runs
+    return [(np.arange(n_contrasts)[None, :], information[None])]
+
+
+@lru_cache(maxsize=1)
+def _inverse(design: Design) -> NDArray[np.float64] | None:
+    """By Cholesky, in LAPACK itself: matrices are small, and checks cost as much."""
+    [(_, [information])] = _information(design)
+    factor, failed = dpotrf(information, lower=1)
+    if failed or float(factor.diagonal().min()) ** 2 <= _DETERMINED:
+        return None
+    half = dpotri(factor, lower=1)[0]
+    inverse: NDArray[np.float64] = np.tril(half) + np.tril(half, -1).T
+    return inverse

@@ -45,14 +45,15 @@ def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
 
 
 class Alike(NamedTuple):
-    """Factors with the same number of levels: which, a row each of places of levels and of contrasts, and their basis.
+    """Factors with the same number of levels: which, a row each of places of levels, contrasts, pairs, and their basis.
 
-    The basis is orthonormal times sqrt(m), so that an ideal design's information is the identity.
+    Places of pairs are those in `level_pairs`. The basis is orthonormal times sqrt(m), so that an ideal design's information is the identity.
     """
 
     factors: Places
     levels: Places
     contrasts: Places
+    pairs: Places
     basis: NDArray[np.float64]
 
 
@@ -65,6 +66,7 @@ def alike_factors(sizes: tuple[int, ...]) -> tuple[Alike, ...]:
     """
     count = np.asarray(sizes)
     begins, first = offsets(sizes)[:-1], offsets(sizes)[:-1] - np.arange(len(sizes))
+    first_pair = np.cumsum(count**2) - count**2
     found = []
     for m in sorted(set(sizes)):
         every = np.flatnonzero(count == m)
@@ -72,7 +74,8 @@ def alike_factors(sizes: tuple[int, ...]) -> tuple[Alike, ...]:
             which = every[begin : begin + _AT_ONCE]
             levels = begins[which][:, None] + np.arange(m)
             contrasts = first[which][:, None] + np.arange(m - 1)
-            found.append(Alike(which, levels, contrasts, math.sqrt(m) * contrast_basis(m)))
+            pairs = first_pair[which][:, None] + np.arange(m * m)
+            found.append(Alike(which, levels, contrasts, pairs, math.sqrt(m) * contrast_basis(m)))
     return tuple(found)
 
 
