@@ -131,7 +131,7 @@ class Cfs(CfsDecisions):
         if state.digest not in (None, design.digest):
             raise StateMismatchError("the design cannot be made again as it was: another version began the block")
         due = state.rows(design, batch.n_runs)
-        same = due.shape == batch.codes.shape and bool((due == batch.codes).all())
+        same = due is batch.codes or np.array_equal(due, batch.codes)
         self.check_due(batch.stage == state.stage and same)
         return design
 

@@ -1,7 +1,7 @@
 """Where a study by CFS stands, and what follows from that alone."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +93,8 @@ class CfsState:
 
     def rows(self, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
-        due = design.rows[self.sums.n_runs : self.sums.n_runs + most]
-        in_play = np.array([level for k in self.open_factors for level in self.active[k]], dtype=np.int16)
-        levels = in_play.take(due + offsets(self.open_sizes)[:-1])
-        if len(self.open_factors) == len(self.active):
-            return levels
-        codes = np.tile(np.asarray(self.leaders, dtype=np.int16), (len(due), 1))
-        codes[:, self.open_factors] = levels
-        return codes
+        done = self.sums.n_runs
+        return _placed(design, done, min(done + most, design.n_runs), self.active, self.open_factors, self.leaders)
 
     def design_of(self, codes: Codes) -> Design:
         """The design that a block's rows are: settled factors at their leaders, the others among levels in play."""
@@ -134,3 +128,23 @@ class CfsState:
         differences[at] = estimate.differences
         variances[at] = estimate.spreads
         return differences, variances
+
+
+@lru_cache(maxsize=1)
+def _placed(
+    design: Design,
+    begin: int,
+    end: int,
+    active: ActiveLevels,
+    open_factors: tuple[int, ...],
+    leaders: tuple[int, ...],
+) -> Codes:
+    """A design's rows from one to another as level positions of all factors. Remembered, from asking to telling."""
+    due = design.rows[begin:end]
+    in_play = np.array([level for k in open_factors for level in active[k]], dtype=np.int16)
+    codes = in_play.take(due + offsets(design.sizes)[:-1])
+    if len(open_factors) < len(active):
+        levels, codes = codes, np.tile(np.asarray(leaders, dtype=np.int16), (len(due), 1))
+        codes[:, open_factors] = levels
+    codes.flags.writeable = False
+    return codes

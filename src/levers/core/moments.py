@@ -18,7 +18,7 @@ from levers.core.space import Codes
 from levers.errors import InvalidSpaceError
 
 _ONE_HOT_CELLS = 400_000  # cells of the largest one-hot block, 1.6 MB as float32: it stays in the cache
-_MANY_ROWS = 200
+_CELLS_AT_ONCE = 25_000  # cells whose outcomes are summed by level at once: places and weights stay in the cache
 _EXACT_ROWS = 1 << 23  # float32 counts whole numbers exactly up to 2^24
 
 
@@ -156,13 +156,15 @@ def _by_level(
     rows: NDArray[np.integer], y: NDArray[np.float64], n_levels: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The sum of y and the number of runs at each level."""
-    if len(rows) > _MANY_ROWS:  # a factor at a time: bincount is quickest with few places
-        columns = list(zip(rows.T, n_levels, strict=True))
-        sums = [np.bincount(column, y, minlength=m) for column, m in columns]
-        return np.concatenate(sums), np.concatenate([np.bincount(column, minlength=m) for column, m in columns])
-    places, d = (rows + offsets(n_levels)[:-1]).ravel(), sum(n_levels)
-    summed = np.bincount(places, np.repeat(y, rows.shape[1]), minlength=d).astype(np.float64)
-    return summed, np.bincount(places, minlength=d)
+    d, starts = sum(n_levels), offsets(n_levels)[:-1]
+    sums, counts = np.zeros(d), np.zeros(d, dtype=np.int64)
+    step = max(1, _CELLS_AT_ONCE // len(starts))
+    for begin in range(0, len(rows), step):
+        part = rows[begin : begin + step]
+        places = (part + starts).ravel()
+        sums += np.bincount(places, np.repeat(y[begin : begin + step], len(starts)), minlength=d)
+        counts += np.bincount(places, minlength=d)
+    return sums, counts
 
 
 def _checked_runs(
