@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 
 from levers.core.tails import CURVATURE, slippage_tail, tail_shape
@@ -79,12 +79,15 @@ class _Stage:
         self.tilt = shape.slope * width / 4
         self.bend = math.ceil(shape.bend / width) + 1
         self.falls = np.maximum.reduceat(self.tail[:-1] - self.tail[1:], np.arange(0, n_gaps, _BLOCK))
-        # windows over what is filled in for each factor: V after it, and the largest increments of blocks
+        # windows over what is filled in for each factor, a row for each gap: V after it, and the largest increments of
+        # blocks; strides by hand, because a stage is made for a few factors only
         self._after = np.ones(grid + 1 + max(n_gaps, self.bend))
-        self._higher = sliding_window_view(self._after, n_gaps + 1)[: grid + 1]
+        step = self._after.itemsize
+        self._higher = as_strided(self._after, (n_gaps + 1, grid + 1), (step, step), writeable=False)
         self._rise = np.empty(self._higher.shape)
         self._largest = np.zeros(grid + 1 + _BLOCK * len(self.falls))
-        self._blocks = sliding_window_view(self._largest, _BLOCK * (len(self.falls) - 1) + 1)[: grid + 1, ::_BLOCK]
+        shape = (len(self.falls), grid + 1)
+        self._blocks = as_strided(self._largest, shape, (_BLOCK * step, step), writeable=False)
 
     def before(self, value: Values) -> Values:
         """V before this factor, from V after it."""
@@ -94,10 +97,10 @@ class _Stage:
         self._after[last + 1 :] = top
         near = self._after[self.bend : self.bend + last].copy()
         self._after[last + 1 :] = value[last]
-        np.subtract(self._higher, value[:, None], out=self._rise)
-        self._rise *= self.tail
+        np.subtract(self._higher, value, out=self._rise)
+        self._rise *= self.tail[:, None]
         increments = value[1:] - value[:-1]
-        inside = self._rise.max(axis=1) + self._inside_cells(increments)
+        inside = self._rise.max(axis=0) + self._inside_cells(increments)
         found = value + np.maximum(inside, (top - value) * self.jump)
         # between points: V is under the line between them, lifted at both ends by what it may rise above it
         lift = self.tilt * increments + self.sag * (near - value[:last])
@@ -112,7 +115,7 @@ class _Stage:
         largest[:] = increments
         for shift in (1, 2, 4):  # the largest of the next two, four, eight
             np.maximum(largest[:-shift], largest[shift:], out=largest[:-shift])
-        bump: Values = (self._blocks * self.falls).max(axis=1) / 4
+        bump: Values = (self._blocks * self.falls[:, None]).max(axis=0) / 4
         return bump
 
 
