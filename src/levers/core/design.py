@@ -15,7 +15,6 @@ from levers.core.layout import Places, alike_factors
 from levers.core.moments import pair_counts
 from levers.core.space import Codes
 
-
 _DETERMINED = 1e-9
 """Information of less than this share of the ideal is rounding error: the contrast is not determined."""
 

@@ -86,8 +86,8 @@ class _Stage:
         self._higher = as_strided(self._after, (n_gaps + 1, grid + 1), (step, step), writeable=False)
         self._rise = np.empty(self._higher.shape)
         self._largest = np.zeros(grid + 1 + _BLOCK * len(self.falls))
-        shape = (len(self.falls), grid + 1)
-        self._blocks = as_strided(self._largest, shape, (_BLOCK * step, step), writeable=False)
+        n_blocks = len(self.falls)
+        self._blocks = as_strided(self._largest, (n_blocks, grid + 1), (_BLOCK * step, step), writeable=False)
 
     def before(self, value: Values) -> Values:
         """V before this factor, from V after it."""

@@ -47,7 +47,8 @@ def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
 class Alike(NamedTuple):
     """Factors with the same number of levels: which, a row each of places of levels, contrasts, pairs, and their basis.
 
-    Places of pairs are those in `level_pairs`. The basis is orthonormal times sqrt(m), so that an ideal design's information is the identity.
+    Places of pairs are those in `level_pairs`. The basis is orthonormal times sqrt(m), so that an ideal design's
+    information is the identity.
     """
 
     factors: Places

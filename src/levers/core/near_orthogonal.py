@@ -32,16 +32,15 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
     >>> bool((np.sort(better, axis=0) == np.sort(start, axis=0)).all())
     True
     """
-    n, weight = len(rows), np.repeat(np.asarray(sizes, dtype=np.float32), sizes)
     starts = offsets(sizes)[:-1]
-    enough = settled * n**2 * (len(weight) - len(sizes))
-    best, alike = _Columns.of(rows.T + starts[:, None], weight), _neighbours(sizes)
-    share = 1.0
+    lasting = _Lasting.of(rows.T + starts[:, None], sizes)
+    best, share = _Columns.of(rows.T + starts[:, None], lasting), 1.0
+    enough = settled * len(rows) ** 2 * (sum(sizes) - len(sizes))
     for _ in range(rounds):
-        places = _swapped(best, starts, alike, share)
+        places = _swapped(best, lasting, share)
         if places is None:
             break
-        trial = _Columns.of(places, weight)
+        trial = _Columns.of(places, lasting)
         gained = best.cost - trial.cost
         if gained > 0:
             best = trial
@@ -54,6 +53,26 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
     return found
 
 
+class _Lasting(NamedTuple):
+    """What swaps do not change: each level's weight m_k, its weight times its runs, and for each factor its own weight,
+    the others' in all and which factors have as many levels.
+    """
+
+    weight: Whole
+    crowd: Whole
+    own_weight: Whole
+    others: Whole
+    neighbours: list["_Neighbours"]
+
+    @classmethod
+    def of(cls, places: Places, sizes: Sequence[int]) -> "_Lasting":
+        """What follows from any places."""
+        own = np.asarray(sizes, dtype=np.float32)
+        weight = np.repeat(own, sizes)
+        crowd = weight * np.bincount(places.ravel(), minlength=len(weight)).astype(np.float32)
+        return cls(weight, crowd, own, own.sum() - own, _neighbours(sizes))
+
+
 class _Columns(NamedTuple):
     """A design by columns: each run's place, how alike runs are, and how alike a run is to all runs of a level.
 
@@ -62,17 +81,15 @@ class _Columns(NamedTuple):
     """
 
     places: Places
-    weight: Whole
-    counts: Whole
     alike: Whole | None
     company: Whole
     own: Whole
     cost: float
 
     @classmethod
-    def of(cls, places: Places, weight: Whole) -> "_Columns":
+    def of(cls, places: Places, lasting: _Lasting) -> "_Columns":
         """What follows from the places."""
-        n = places.shape[1]
+        n, weight = places.shape[1], lasting.weight
         used = np.zeros((len(weight), n), dtype=np.float32)
         at = places * n + np.arange(n)
         used.ravel()[at] = 1.0
@@ -84,8 +101,8 @@ class _Columns(NamedTuple):
             alike = None
             company = (used @ used.T) @ weighted
         own = company.ravel().take(at)
-        cost = own.sum(axis=1, dtype=np.float64) @ weight[places[:, 0]]
-        return cls(places, weight, used.sum(axis=1), alike, company, own, float(cost))
+        cost = own.sum(axis=1, dtype=np.float64) @ lasting.own_weight
+        return cls(places, alike, company, own, float(cost))
 
 
 class _Neighbours(NamedTuple):
@@ -106,26 +123,26 @@ def _neighbours(sizes: Sequence[int]) -> list[_Neighbours]:
     return found
 
 
-def _swapped(columns: _Columns, starts: Places, alike: Sequence[_Neighbours], share: float) -> Places | None:
+def _swapped(columns: _Columns, lasting: _Lasting, share: float) -> Places | None:
     """The places after the best swaps in every column, or a share of these; None if none gains.
 
     With C like S but without the column itself and T[a, j] the sum of C_ab over the runs b at level j, swapping a and b
     changes half the criterion by T[a, x_b] + T[b, x_a] - T[a, x_a] - T[b, x_b] + C_aa + C_bb - 2 C_ab. Only the runs
     with most to gain are tried, with each other. Ties are broken by position, not by the processor.
     """
-    places, weight = columns.places, columns.weight
+    places = columns.places
     n_factors, n = places.shape
     # T[a, x_a] - C_aa; the company also counts the column itself, where levels are the same
-    own_size = weight[starts]
-    stay = columns.own - (weight * columns.counts)[places] - (own_size.sum() - own_size)[:, None]
+    stay = columns.own - lasting.crowd.take(places) - lasting.others[:, None]
     gain = -stay
-    for group in alike:
+    for group in lasting.neighbours:
         gain[group.factors] += columns.company[group.places].reshape(-1, group.n_levels, n).min(axis=1)
     n_tried = min(n, max(_LEAST_TRIED, min(n // _TRIED_SHARE, _MOST_TRIED)))
     keys = gain.astype(np.int64) * n + np.arange(n)
     last = np.partition(keys, n_tried - 1, axis=1)[:, n_tried - 1, None]
-    tried = np.nonzero(keys <= last)[1].reshape(n_factors, n_tried)
-    at = tried + n * np.arange(n_factors)[:, None]
+    column = np.arange(n_factors)[:, None]
+    at = np.flatnonzero(keys <= last).reshape(n_factors, n_tried)
+    tried = at - n * column
     half = columns.company.ravel().take((places.ravel().take(at) * n)[:, :, None] + tried[:, None, :])
     half -= stay.ravel().take(at)[:, None, :]
     if columns.alike is None:
@@ -135,13 +152,15 @@ def _swapped(columns: _Columns, starts: Places, alike: Sequence[_Neighbours], sh
     change = half + half.swapaxes(1, 2)  # for two runs of one level never below 0, as the company is not corrected
     # a swap is made if it is the best for both of its runs; more at a time would undo each other
     partner = change.argmin(axis=2)
-    itself, column = np.arange(n_tried), np.arange(n_factors)[:, None]
-    k, i = np.nonzero((partner[column, partner] == itself) & (itself < partner))
+    itself = np.arange(n_tried)
+    k, i = np.divmod(np.flatnonzero((partner[column, partner] == itself) & (itself < partner)), n_tried)
     j = partner[k, i]
     gains = change[k, i, j]
-    made = np.argsort(gains, kind="stable")[: math.ceil(share * np.count_nonzero(gains < 0))]
+    made = np.flatnonzero(gains < 0)
     if not len(made):
         return None
+    if share < 1:
+        made = made[np.argsort(gains[made], kind="stable")[: math.ceil(share * len(made))]]
     k, a, b = k[made], tried[k[made], i[made]], tried[k[made], j[made]]
     swapped = places.copy()
     swapped[k, a], swapped[k, b] = places[k, b], places[k, a]
