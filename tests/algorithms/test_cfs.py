@@ -218,7 +218,7 @@ def test_the_failure_probability_is_shared_out_in_full() -> None:
             assert (shares.screening == 0) == one_shot
     assert sum(error_shares(0.1, False, False, dismiss=True)) == pytest.approx(0.1)
     assert pair_error(0.01, [4, 4], all_pairs=True) == pytest.approx(0.01 / 24)
-    assert first_block([6] * 30, False) == 270
+    assert [first_block([6] * 30, False, wanted) for wanted in (0.0, 300.0, math.inf)] == [270, 300, 450]
 
 
 def test_a_study_is_never_longer_than_twice_one_design() -> None:

@@ -12,7 +12,9 @@ SCREENING_SHARE = 0.1
 DISMISSAL_SHARE = 0.4
 AFTER_LOOK_SHARE = 0.03  # for screening, when a planned look does most of it
 NOISE_SHARE = 0.1
-FIRST_BLOCK = 1.8  # runs of the first block per parameter
+FIRST_BLOCK = (1.8, 3.0)  # runs of the first block per parameter, at least and at most
+FIRST_SHARE = 0.3  # in between, this share of the runs that would settle everything at once
+FIRST_SHARE_OF_BUDGET = 0.2
 NEXT_BLOCK = 1.5  # runs of a later block per parameter still open, at least
 GROWTH = 0.6  # and at least this share of the runs so far
 _LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
@@ -62,14 +64,18 @@ def pair_error(screening_prob: float, n_levels: Sequence[int], all_pairs: bool) 
     return screening_prob / comparisons
 
 
-def first_block(n_levels: Sequence[int], estimate_noise: bool) -> int:
-    """Runs of the first screening block.
+def first_block(n_levels: Sequence[int], estimate_noise: bool, wanted: float = 0.0) -> int:
+    """Runs of the first screening block: those wanted, but neither fewer nor many more than there are parameters.
 
-    >>> first_block([3] * 10, estimate_noise=False), first_block([2, 2], estimate_noise=True)
-    (36, 23)
+    >>> [first_block([3] * 10, estimate_noise=False, wanted=n) for n in (0, 50, math.inf)]
+    [36, 50, 60]
+    >>> first_block([2, 2], estimate_noise=True)
+    23
     """
     n_parameters = sum(m - 1 for m in n_levels)
-    return max(math.ceil(FIRST_BLOCK * n_parameters), n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5))
+    least, most = (per * n_parameters for per in FIRST_BLOCK)
+    needed = n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5)
+    return max(math.ceil(min(max(wanted, least), most)), needed)
 
 
 def next_block(sizes: Sequence[int], n_runs: int) -> int:

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from levers.algorithms.base import AlgorithmBase
-from levers.algorithms.cfs_plan import LOOK_PAYS, LOOK_ROWS, Shares, cheap_scale, error_shares, first_block, pair_error
+from levers.algorithms.cfs_plan import (
+    FIRST_SHARE,
+    FIRST_SHARE_OF_BUDGET,
+    LOOK_PAYS,
+    LOOK_ROWS,
+    Shares,
+    cheap_scale,
+    error_shares,
+    first_block,
+    pair_error,
+)
 from levers.algorithms.cfs_state import CfsState
 from levers.core.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels
 from levers.core.checks import check_choice, check_count, check_positive
@@ -14,6 +24,7 @@ from levers.core.screening import Confidence, Knowledge
 from levers.errors import InvalidSettingError
 
 _ODD = 1e6
+_USUAL_NOISE = 2.0  # tolerances: what the first block takes the noise for while it is not known
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
 MOST_CELLS = 200_000_000
@@ -77,10 +88,23 @@ class CfsSettings(AlgorithmBase):
         return Knowledge(self.max_parents, self.min_effect if self.shares(state).dismissal else None)
 
     def first_screening(self) -> int | None:
-        """Runs of the first screening block; None when a budget is too small to screen at all."""
-        n_runs = first_block(self.space.n_levels, self.problem.noise_sd is None)
-        too_small = self.budget is not None and 2 * n_runs > self.budget and self.problem.noise_sd is not None
-        return None if too_small else n_runs
+        """Runs of the first screening block; None when a budget is too small to screen at all.
+
+        The more the rest of the study will take, the more it pays to know before it is planned.
+        """
+        levels, noise_sd = self.space.n_levels, self.problem.noise_sd
+        if self.budget is not None:
+            n_runs = first_block(levels, noise_sd is None, FIRST_SHARE_OF_BUDGET * self.budget)
+            too_small = 2 * n_runs > self.budget and noise_sd is not None
+            return None if too_small else n_runs
+        at_once = self._runs_at_once(_USUAL_NOISE * self.tolerance if noise_sd is None else noise_sd)
+        return first_block(levels, noise_sd is None, FIRST_SHARE * at_once)
+
+    def _runs_at_once(self, noise_sd: float) -> float:
+        """Runs of a single design that would settle everything at once, about; infinite where it overflows."""
+        levels = certified_levels(self.space.n_levels, self.max_parents)
+        ratio = cheap_scale(levels, self.shares().selection, self.bound) * noise_sd / self.tolerance
+        return ratio * ratio
 
     @cached_property
     def looks(self) -> bool:
@@ -156,13 +180,10 @@ class CfsSettings(AlgorithmBase):
         )
 
     def most_screening(self, noise_sd: float) -> float:
-        """Runs of a single design that would settle everything at once: screening for longer cannot be worth it."""
+        """Screening for longer than a single design would take cannot be worth it."""
         if self.problem.tolerance is None:
             return math.inf
-        levels = certified_levels(self.space.n_levels, self.max_parents)
-        scale = cheap_scale(levels, self.shares().selection, self.bound)
-        ratio = scale * noise_sd / self.tolerance
-        return max(ratio * ratio, float(self.first_screening() or 0))  # infinite, not an error, where it overflows
+        return max(self._runs_at_once(noise_sd), float(self.first_screening() or 0))
 
     def most_runs(self) -> float:
         """Runs of the largest design that may come up, as far as is known before the first run."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_plan import cheap_scale, error_shares, first_block
+from levers.algorithms.cfs_plan import FIRST_SHARE, FIRST_SHARE_OF_BUDGET, cheap_scale, error_shares, first_block
 from levers.algorithms.cfs_settings import NOISES
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
@@ -104,7 +104,8 @@ def plan(
     dismiss = min_effect is not None and budget is not None
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
-    first = first_block(n_levels, estimate_noise=False)
+    wanted = FIRST_SHARE * selection if budget is None else FIRST_SHARE_OF_BUDGET * budget
+    first = first_block(n_levels, estimate_noise=False, wanted=wanted)
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
     necessary = (
         necessary_runs(levels, tolerance, failure_prob, noise_sd) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None

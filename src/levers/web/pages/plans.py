@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from levers.algorithms.cfs_plan import error_shares, first_block
+from levers.algorithms.base import Problem
+from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs_plan import error_shares
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.screening import noise_upper_bound
 from levers.core.space import Level, Space
@@ -116,7 +118,10 @@ def unknown_noise(asked: Question) -> Question:
     """
     assert asked.noise_sd is not None  # what it would turn out to be
     noise = error_shares(asked.failure_prob, estimate_noise=True, one_shot=False).noise
-    dof = first_block(asked.n_levels, estimate_noise=True) - sum(m - 1 for m in asked.n_levels) - 1
+    problem = Problem(Space.sized(asked.n_levels), asked.tolerance, asked.failure_prob, None)
+    first = Cfs(problem, max_parents=asked.max_parents, budget=asked.budget).first_screening()
+    assert first is not None  # a noise that is not known is always screened for
+    dof = first - sum(m - 1 for m in asked.n_levels) - 1
     bound = noise_upper_bound(float(dof), dof, noise / 2)
     return replace(asked, noise_sd=bound * asked.noise_sd, failure_prob=asked.failure_prob - noise)
 
