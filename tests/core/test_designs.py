@@ -16,7 +16,7 @@ from levers.core.lengths import certified_design, largest_design
 from levers.core.mixing import mix_to_start_from, mixed_design, mixed_rows, mixes
 from levers.core.moments import LevelSums, Moments, pair_counts
 from levers.core.near_orthogonal import swap_improved
-from levers.core.searching import Effort
+from levers.core.searching import Effort, _found
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -261,11 +261,19 @@ def test_when_one_factor_can_lose_only_its_own_errors_count() -> None:
     assert certified_design(many, 100.0, 1, single=True).n_runs < 0.85 * certified_design(many, 100.0, 1).n_runs
 
 
+def test_a_short_design_of_very_many_levels_is_no_array_of_twice_its_length() -> None:
+    """An array for 210 factors of 5 levels has 3,125 runs; random rows do with far fewer where little is asked."""
+    design = certified_design((5,) * 210, 60.0, seed=0)
+    assert design.kind == "random balanced"
+    assert 60 <= design.n_runs / design.inflation < 75
+    assert design.n_runs < 1500
+
+
 def test_a_design_is_made_again_from_its_seed_and_has_a_fingerprint() -> None:
     """Past the memory of designs made before: the search itself comes out the same, and a changed row shows."""
     sizes = (3, 4, 5, 6) * 2
     design = make_design(sizes, 50, seed=1)
-    make_design.cache_clear()
+    _found.cache_clear()
     assert make_design(sizes, 50, seed=1).digest == design.digest
     assert make_design(sizes, 50, seed=2).digest != design.digest
     rows = design.rows.copy()

@@ -1,7 +1,6 @@
 """Designs for a number of runs: exact arrays where they fit, searched ones where they do not (docs/decisions/0009)."""
 
 import math
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,8 @@ MANY_LEVELS = 300
 """Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
 MOST_WITH_MANY = 400
 """Runs that are searched for then."""
+MOST_MIXED_LEVELS = 1000
+"""Levels of all factors together up to which arrays, and mixes of them, are tried first; beyond, they are very long."""
 MOST_UNEVEN = 0.03
 """A rarer level than this is worth evening out, where only precision inside factors counts."""
 MOST_BEYOND = 0.015
@@ -34,7 +35,6 @@ WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
 
 
-@lru_cache(maxsize=16)
 def make_design(
     sizes: tuple[int, ...],
     n_runs: int,
@@ -135,7 +135,7 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
     if n_runs <= most_searched(sizes):
         return 0, n_runs
     searched = rest <= most_searched(sizes)
-    too_long = not searched and size.n_runs <= 2.5 * rest
+    too_long = not searched and size.n_runs <= 2.5 * rest and sum(sizes) <= MOST_MIXED_LEVELS
     nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and searched)
     whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
     return (copies + 1, 0) if whole else (copies, rest)

@@ -7,13 +7,17 @@ from functools import lru_cache
 import numpy as np
 
 from levers.core.arrays import exact_array, smallest_array
-from levers.core.construction import assembled, factorial_fits, make_design, most_searched, rest_rows
+from levers.core.construction import (
+    MOST_MIXED_LEVELS,
+    assembled,
+    factorial_fits,
+    make_design,
+    most_searched,
+    rest_rows,
+)
 from levers.core.design import Design
 from levers.core.mixing import Mix, mixed_design, mixes
 from levers.core.searching import Effort
-
-MOST_MIXED_LEVELS = 1000
-"""Levels of all factors together up to which mixes of arrays are measured."""
 
 
 def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
@@ -22,7 +26,7 @@ def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
     return long and sum(sizes) <= MOST_MIXED_LEVELS
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)  # the largest have hundreds of MB
 def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Effort = "usual") -> Design:
     """A design of at most `most_runs` runs, for a fixed budget. `effort` is for searches.
 
@@ -45,7 +49,7 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Ef
     return assembled(sizes, size, copies, rest, rng, effort=effort)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def certified_design(
     sizes: tuple[int, ...],
     runs_if_ideal: float,
@@ -78,11 +82,7 @@ def certified_design(
         too_coupled = coupled and design.coupling > most_coupling
         if design.n_runs / design.charge(single) >= least and not too_coupled:
             return design
-        excess = min(design.charge(single) - 1.0, 1.0)
-        # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n), and a little for luck
-        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * design.n_runs)) / 2
-        far = too_coupled or excess == 1.0
-        wanted = max(1.006 * better, 1.02 * design.n_runs if far else 0.0, design.n_runs + 1.0)
+        wanted = _better_length(design, design.charge(single), runs_if_ideal, too_coupled)
 
 
 def _of_arrays(
@@ -107,11 +107,28 @@ def _of_arrays(
 
 
 def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
-    """The length to try first: about what searched designs take more than ideal ones."""
+    """The length to try first: about what searched designs take more than ideal ones, or random ones.
+
+    Short designs of very many levels are random: with p parameters their least eigenvalue is about (1 - sqrt(p / n))^2,
+    and a factor's own errors are n / (n - p) times the ideal ones.
+    """
     n_parameters = sum(sizes) - len(sizes)
+    if sum(sizes) > MOST_MIXED_LEVELS and runs_if_ideal < n_parameters:
+        return runs_if_ideal + n_parameters + (0.0 if single else 2 * math.sqrt(runs_if_ideal * n_parameters))
     length = runs_if_ideal
     for _ in range(4 if len(sizes) > 1 else 0):
         share = n_parameters / max(length, 1.0)
         lost = max(0.75 * share**2, 0.1 * share) if single else 1.6 * share
         length = runs_if_ideal * (1 + min(lost, 1.0))
     return length
+
+
+def _better_length(tried: Design, charge: float, runs_if_ideal: float, too_coupled: bool) -> float:
+    """The length to try after a design that was not enough: a little more than what it was short of, for luck."""
+    n, excess = tried.n_runs, min(charge - 1.0, 1.0)
+    far = too_coupled or excess == 1.0
+    if far and sum(tried.sizes) > MOST_MIXED_LEVELS:  # random: n / charge is (sqrt(n) - lost)^2
+        better = (math.sqrt(runs_if_ideal) + math.sqrt(n) - math.sqrt(n / charge)) ** 2
+    else:  # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
+        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * n)) / 2
+    return max(1.006 * better, 1.02 * n if far else 0.0, n + 1.0)
