@@ -74,7 +74,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "empty": new,
     "one lever": lambda: tell(new({"heat": ["low", "high"]}), 20),
     "a few outcomes": lambda: tell(new(), 5),
-    "running": lambda: tell(new(goal="minimize"), 80),
+    "running": lambda: tell(new(goal="minimize", seed=5), 80),
     "finished": lambda: tell(new()),
     "noise not known": lambda: tell(new(noise_sd=None), 60),
     "budget": lambda: tell(new(tolerance=None, budget=120), 60),

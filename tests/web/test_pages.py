@@ -439,7 +439,7 @@ def mixed(storage: Storage) -> Study:
         trials = study.by(("ann", "bob")[i % 2]).ask(2)
         for trial in trials[: 1 + i % 2]:
             study.tell(trial, round(float(rng.normal()), 1))
-        if i % 7 == 0 and len(trials) == 2:
+        if i % 14 == 0 and len(trials) == 2:
             study.fail(trials[1], "x")
     return study
 
