@@ -12,6 +12,7 @@ from levers.algorithms.cfs_state import SCREENING, SELECTION
 from levers.algorithms.verification import verify
 from levers.core.certificate import scale_needed
 from levers.core.codec import from_json, to_json
+from levers.core.space import Space
 from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError, StateMismatchError
 from levers.experiments.coverage import additive_world
 from levers.experiments.worlds import run_on_world
@@ -219,6 +220,20 @@ def test_the_failure_probability_is_shared_out_in_full() -> None:
     assert sum(error_shares(0.1, False, False, dismiss=True)) == pytest.approx(0.1)
     assert pair_error(0.01, [4, 4], all_pairs=True) == pytest.approx(0.01 / 24)
     assert [first_block([6] * 30, False, wanted) for wanted in (0.0, 300.0, math.inf)] == [270, 300, 450]
+
+
+def test_the_first_block_is_the_longer_the_more_the_rest_will_take() -> None:
+    space = Space.sized([4] * 30)  # 90 parameters: from 162 to 270 runs
+
+    def first(tolerance: float | None, noise_sd: float | None = 1.0, **options: int) -> int | None:
+        return Cfs(Problem(space, tolerance, 0.1, noise_sd), **options).first_screening()  # type: ignore[arg-type]
+
+    assert [first(0.5), first(0.5, max_parents=1), first(5.0)] == [270, 162, 162]
+    between = first(0.5, max_parents=8)
+    assert between is not None
+    assert 170 < between < 260
+    assert first(0.5, None, max_parents=8) == first(0.5, 1.0, max_parents=8)  # taken for two tolerances
+    assert [first(None, budget=n) for n in (300, 400, 1000, 5000)] == [None, 162, 200, 270]
 
 
 def test_a_study_is_never_longer_than_twice_one_design() -> None:

@@ -183,4 +183,5 @@ def _inverse(design: Design) -> NDArray[np.float64] | None:
         return None
     half = dpotri(factor, lower=1)[0]
     inverse: NDArray[np.float64] = np.tril(half) + np.tril(half, -1).T
+    inverse.flags.writeable = False  # it is remembered
     return inverse
