@@ -25,6 +25,7 @@ from levers.errors import InvalidSettingError
 
 _ODD = 1e6
 _USUAL_NOISE = 2.0  # tolerances: what the first block takes the noise for while it is not known
+_TO_MEASURE = 2.2  # runs per parameter, at least, of a first block that has to tell the noise as well
 NOISES = ("gaussian", "subgaussian")
 _DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without effect is about to be dismissed
 MOST_CELLS = 200_000_000
@@ -97,8 +98,10 @@ class CfsSettings(AlgorithmBase):
             n_runs = first_block(levels, noise_sd is None, FIRST_SHARE_OF_BUDGET * self.budget)
             too_small = 2 * n_runs > self.budget and noise_sd is not None
             return None if too_small else n_runs
-        at_once = self._runs_at_once(_USUAL_NOISE * self.tolerance if noise_sd is None else noise_sd)
-        return first_block(levels, noise_sd is None, FIRST_SHARE * at_once)
+        if noise_sd is not None:
+            return first_block(levels, False, FIRST_SHARE * self._runs_at_once(noise_sd))
+        wanted = FIRST_SHARE * self._runs_at_once(_USUAL_NOISE * self.tolerance)
+        return first_block(levels, True, max(wanted, _TO_MEASURE * sum(m - 1 for m in levels)))
 
     def _runs_at_once(self, noise_sd: float) -> float:
         """Runs of a single design that would settle everything at once, about; infinite where it overflows."""
