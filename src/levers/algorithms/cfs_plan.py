@@ -75,7 +75,7 @@ def first_block(n_levels: Sequence[int], estimate_noise: bool, wanted: float = 0
     n_parameters = sum(m - 1 for m in n_levels)
     least, most = (per * n_parameters for per in FIRST_BLOCK)
     needed = n_parameters + 1 + (_LEAST_DOF if estimate_noise else 5)
-    return max(math.ceil(min(max(wanted, least), most)), needed)
+    return max(math.ceil(min(max(wanted, least), most) - 1e-9), needed)  # 2.2 times 90 is 198, not a bit more
 
 
 def next_block(sizes: Sequence[int], n_runs: int) -> int:
