@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_plan import FIRST_SHARE, FIRST_SHARE_OF_BUDGET, cheap_scale, error_shares, first_block
+from levers.algorithms.cfs_plan import cheap_scale, error_shares, first_block
 from levers.algorithms.cfs_settings import NOISES
 from levers.algorithms.modl import Modl
 from levers.core.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.checks import check_count, check_positive
 from levers.core.lengths import certified_design, largest_design
-from levers.core.look import Look
 from levers.core.lower_bounds import necessary_runs, worst_case_bound
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError
@@ -104,8 +103,8 @@ def plan(
     dismiss = min_effect is not None and budget is not None
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
-    wanted = FIRST_SHARE * selection if budget is None else FIRST_SHARE_OF_BUDGET * budget
-    first = first_block(n_levels, estimate_noise=False, wanted=wanted)
+    solver = _solver(problem, certificate, max_parents, min_effect, budget)
+    first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
     necessary = (
         necessary_runs(levels, tolerance, failure_prob, noise_sd) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
@@ -115,7 +114,7 @@ def plan(
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
     few = 2 * first + math.ceil(scale_needed(fewer, shares.selection, certificate) ** 2 * unit)
     worst = _worst_case(n_levels, levels, first, shares.selection, certificate, unit)
-    look = None if budget is not None else _look(problem, certificate, max_parents, min_effect)
+    look = solver.start().look
     if look is not None:
         quick = _with_design(n_levels, math.ceil(look.n_runs))
         few = math.ceil(quick + scale_needed((max(levels),), look.selection, certificate, look.reach) ** 2 * unit)
@@ -149,20 +148,19 @@ def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
     return largest_design(tuple(n_levels), n_runs, 0).inflation
 
 
-def _look(problem: Problem, certificate: str, max_parents: int | None, min_effect: float | None) -> Look | None:
-    """The look that a study of this kind plans, if it plans one."""
+def _solver(
+    problem: Problem, certificate: str, max_parents: int | None, min_effect: float | None, budget: int | None
+) -> Cfs:
+    """The solver of a study of this kind, which knows its first block and its look."""
     subgaussian = certificate == CERTIFICATES[2]
-    return (
-        Cfs(
-            problem,
-            certificate=CERTIFICATES[0] if subgaussian else certificate,
-            noise=NOISES[1] if subgaussian else NOISES[0],
-            max_parents=max_parents,
-            min_effect=min_effect,
-            most_cells=10**18,  # a plan may be of any length
-        )
-        .start()
-        .look
+    return Cfs(
+        problem if budget is None else replace(problem, tolerance=None),
+        certificate=CERTIFICATES[0] if subgaussian else certificate,
+        noise=NOISES[1] if subgaussian else NOISES[0],
+        max_parents=max_parents,
+        min_effect=min_effect,
+        budget=budget,
+        most_cells=10**18,  # a plan may be of any length
     )
 
 
