@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from levers.core.arrays import rao_hamming
-from levers.core.balanced import all_levels, balanced_rows
+from levers.core.balanced import balanced_rows
+from levers.core.layout import all_levels
 from levers.core.blocks import estimate_block, independent_effects
 from levers.core.construction import make_design
 from levers.core.design import Design

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import BlockRecord
-from levers.core.balanced import ActiveLevels
+from levers.core.layout import ActiveLevels
 from levers.core.blocks import BlockEstimate
 from levers.core.codec import serialisable
 from levers.core.design import Design

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
-from levers.core.balanced import ActiveLevels, all_levels, balanced_rows, block_length, repeated_block
+from levers.core.balanced import balanced_rows, block_length, repeated_block
+from levers.core.layout import ActiveLevels, all_levels
 from levers.core.checks import check_positive
 from levers.core.codec import serialisable
 from levers.core.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance

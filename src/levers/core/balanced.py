@@ -1,29 +1,16 @@
 """The paper's designs: every level in play equally often, every factor in an order of its own."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
 
+from levers.core.layout import ActiveLevels
 from levers.core.space import Codes
-
-ActiveLevels: TypeAlias = tuple[tuple[int, ...], ...]
-"""The surviving levels of each factor (S_1, ..., S_K)."""
 
 SHORTEST_BLOCK = 4096
 RUNS_PER_PARAMETER = 16
 """A block this many times longer than the model has parameters costs at most 1/15 of the precision of fresh rows."""
-
-
-def all_levels(n_levels: Sequence[int]) -> ActiveLevels:
-    """Every level of every factor.
-
-    >>> all_levels([2, 3])
-    ((0, 1), (0, 1, 2))
-    """
-    return tuple(tuple(range(m)) for m in n_levels)
 
 
 def balanced_rows(active: ActiveLevels, n_runs: int, rng: np.random.Generator) -> Codes:

@@ -14,7 +14,8 @@ from levers.core.arrays import (
     rao_hamming,
     smallest_array,
 )
-from levers.core.balanced import all_levels, balanced_rows
+from levers.core.balanced import balanced_rows
+from levers.core.layout import all_levels
 from levers.core.design import Design
 from levers.core.evening import evened
 from levers.core.moments import pair_counts

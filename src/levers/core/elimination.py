@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levers.core.balanced import ActiveLevels
+from levers.core.layout import ActiveLevels
 from levers.core.codec import serialisable
 from levers.core.fit import Fit
 

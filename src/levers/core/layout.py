@@ -3,13 +3,24 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+ActiveLevels: TypeAlias = tuple[tuple[int, ...], ...]
+"""The surviving levels of each factor (S_1, ..., S_K)."""
 Places = NDArray[np.int64]
 _AT_ONCE = 64  # factors done at once: what is gathered for them stays small beside what it is gathered from
+
+
+def all_levels(n_levels: Sequence[int]) -> ActiveLevels:
+    """Every level of every factor.
+
+    >>> all_levels([2, 3])
+    ((0, 1), (0, 1, 2))
+    """
+    return tuple(tuple(range(m)) for m in n_levels)
 
 
 def offsets(sizes: Sequence[int] | Places) -> Places:

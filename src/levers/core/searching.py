@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from levers.core.balanced import all_levels, balanced_rows
+from levers.core.balanced import balanced_rows
+from levers.core.layout import all_levels
 from levers.core.evening import roughly_evened
 from levers.core.layout import offsets
 from levers.core.mixing import mix_to_start_from, mixed_rows

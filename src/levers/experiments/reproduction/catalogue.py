@@ -4,5 +4,13 @@ from levers.experiments.reproduction import degree, elimination, hardness, missp
 from levers.experiments.reproduction.sweep import Sweep
 
 SWEEPS: dict[str, Sweep] = {
-    module.SWEEP.name: module.SWEEP for module in (parents, elimination, support, degree, misspecification, hardness)
+    sweep.name: sweep
+    for sweep in (
+        parents.SWEEP,
+        elimination.SWEEP,
+        support.SWEEP,
+        degree.SWEEP,
+        misspecification.SWEEP,
+        hardness.SWEEP,
+    )
 }

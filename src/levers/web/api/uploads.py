@@ -3,7 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from anyio import to_thread
@@ -129,7 +129,7 @@ async def _changed(
 def _rows(request: Request, study: Study, suffix: str, data: bytes, *, need_trials: bool = True) -> Sheet:
     """Read a sheet, before anybody has to wait for the study."""
     with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
-        path = Path(folder) / f"sheet{suffix}"
+        path = FilePath(folder) / f"sheet{suffix}"
         path.write_bytes(data)
         try:
             sheet = read_sheet(path, study.space, need_trials=need_trials)
@@ -150,7 +150,7 @@ async def _uploaded(request: Request) -> tuple[str, bytes]:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise RefusedError(422, "the form has no file called `file`")
-        suffix = Path(file.filename or "").suffix.lower()
+        suffix = FilePath(file.filename or "").suffix.lower()
         if suffix not in _SUFFIXES.values():
             raise RefusedError(422, f"the name of the file must end in {', '.join(_SUFFIXES.values())}")
         return suffix, await file.read()
