@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from anyio import move_on_after, to_thread
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError

@@ -64,12 +64,12 @@ def _against_fit(canvas: Canvas, found: Residuals, left: float, right: float, to
     canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
     canvas.parts.append("</g>")
     each = zip(found.fitted, found.residual, found.standardised, found.trial, found.stage, strict=True)
-    for fitted, residual, scaled, trial, stage in each:
+    for expected, residual, scaled, trial, stage in each:
         far = abs(scaled) > FAR
         which = f"trial {trial}" if trial >= 0 else "imported run"
-        words = f"{which}, {plain(stage)}: {residual:.4g} away from {fitted:.4g}"
+        words = f"{which}, {plain(stage)}: {residual:.4g} away from {expected:.4g}"
         with canvas.group(words, "c-point " + ("c-now" if far else "c-lead")):
-            canvas.mark("cross" if far else "circle", x(float(fitted)), y(float(residual)), 3.2 if far else 2.4)
+            canvas.mark("cross" if far else "circle", x(float(expected)), y(float(residual)), 3.2 if far else 2.4)
 
 
 def _quantiles(canvas: Canvas, found: Residuals, left: float, right: float, top: float) -> None:
