@@ -5,13 +5,12 @@ import pytest
 
 from levers.core.arrays import rao_hamming
 from levers.core.balanced import balanced_rows
-from levers.core.layout import all_levels
 from levers.core.blocks import estimate_block, independent_effects
 from levers.core.construction import make_design
 from levers.core.design import Design
 from levers.core.evening import roughly_evened
 from levers.core.fit import Fit
-from levers.core.layout import contrast_basis
+from levers.core.layout import all_levels, contrast_basis
 from levers.core.lengths import certified_design, largest_design
 from levers.core.mixing import mix_to_start_from, mixed_design, mixed_rows, mixes
 from levers.core.moments import LevelSums, Moments, pair_counts

@@ -16,7 +16,7 @@ CHUNK = 16_384
 """The most runs in one batch: memory stays the same however long a phase is."""
 
 
-@serialisable
+@serialisable("Problem")
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is asked for: an assignment within `tolerance` of the best, except with probability `failure_prob`.
@@ -41,7 +41,7 @@ class Problem:
             check_positive("noise_sd", self.noise_sd)
 
 
-@serialisable
+@serialisable("Batch")
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Runs to make: one row of level positions each. A cell that is FREE is left to nature.
@@ -77,7 +77,7 @@ class Batch:
         return replace(self, codes=seen)
 
 
-@serialisable
+@serialisable("BlockRecord")
 @dataclass(frozen=True, slots=True)
 class BlockRecord:
     """One block of runs that was designed and completed: enough to make its design again."""
@@ -90,7 +90,7 @@ class BlockRecord:
     digest: str
 
 
-@serialisable
+@serialisable("Verdict")
 @dataclass(frozen=True)
 class Verdict:
     """The answer, and what may be said about it.

@@ -18,10 +18,10 @@ from levers.algorithms.cfs_look import after_look
 from levers.algorithms.cfs_settings import RHO_SHARE
 from levers.algorithms.cfs_state import LOOK, RULES, SCREENING, SELECTION, CfsState
 from levers.algorithms.cfs_verdict import loss_intervals, selection_guarantee
-from levers.core.layout import all_levels
 from levers.core.blocks import BlockEstimate, estimate_block, independent_effects
 from levers.core.certificate import certified_levels, scale_needed
 from levers.core.design import Design
+from levers.core.layout import all_levels
 from levers.core.lengths import certified_design, largest_design
 from levers.core.moments import LevelSums
 from levers.core.screening import (

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import BlockRecord
-from levers.core.layout import ActiveLevels
 from levers.core.blocks import BlockEstimate
 from levers.core.codec import serialisable
 from levers.core.design import Design
 from levers.core.elimination import Elimination
-from levers.core.layout import level_pairs, offsets
+from levers.core.layout import ActiveLevels, level_pairs, offsets
 from levers.core.look import Look
 from levers.core.moments import LevelSums
 from levers.core.screening import Evidence
@@ -27,7 +26,7 @@ RULES = 2
 designs."""
 
 
-@serialisable
+@serialisable("CfsState")
 @dataclass(frozen=True, eq=False)
 class CfsState:
     """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection."""

@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
 from levers.core.balanced import balanced_rows, block_length, repeated_block
-from levers.core.layout import ActiveLevels, all_levels
 from levers.core.checks import check_positive
 from levers.core.codec import serialisable
 from levers.core.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance
 from levers.core.fit import Fit
+from levers.core.layout import ActiveLevels, all_levels
 from levers.core.moments import Moments
 from levers.core.sample_size import phase_runs
 from levers.core.schedules import SCHEDULES, Schedule, make_schedule
@@ -20,7 +20,7 @@ BOUND_IN_TOLERANCES = 10.0
 """Default outcome_bound in tolerances: the paper's ratio (B = 5, eps = 0.5). Too small a bound only skips phases."""
 
 
-@serialisable
+@serialisable("ModlState")
 @dataclass(frozen=True, eq=False)
 class ModlState:
     """Where MODL stands: the phase, the surviving levels, the moments of this phase's runs and its block's seed."""

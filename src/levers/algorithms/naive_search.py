@@ -12,7 +12,7 @@ from levers.core.codec import serialisable
 from levers.core.sample_size import needle_test_runs
 
 
-@serialisable
+@serialisable("NaiveState")
 @dataclass(frozen=True, eq=False)
 class NaiveState:
     """Assignments tried, the one on trial with its runs so far, and the best mean seen."""

@@ -14,7 +14,7 @@ from levers.core.sample_size import phase_runs
 from levers.core.space import FREE
 
 
-@serialisable
+@serialisable("ObservationalState")
 @dataclass(frozen=True, eq=False)
 class ObservationalState:
     """The moments of what nature showed."""

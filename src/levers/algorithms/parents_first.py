@@ -17,7 +17,7 @@ from levers.core.space import Codes
 TESTING = "testing for parents"
 
 
-@serialisable
+@serialisable("ParentsFirstState")
 @dataclass(frozen=True, eq=False)
 class ParentsFirstState:
     """Where the tests stand: factors done and found, the factor under test, its level, and the interval left."""

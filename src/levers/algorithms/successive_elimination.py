@@ -12,7 +12,7 @@ from levers.core.codec import serialisable
 from levers.core.sample_size import successive_radius
 
 
-@serialisable
+@serialisable("SuccessiveState")
 @dataclass(frozen=True, eq=False)
 class SuccessiveState:
     """The surviving actions, the sum of each one's outcomes, and how far the current round is."""

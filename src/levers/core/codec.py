@@ -1,12 +1,13 @@
 """Frozen values to JSON text and back, without loss.
 
-A value class opts in with ``@serialisable``. Tuples come back as tuples, arrays with the same bits and dtype,
+A value class opts in with ``@serialisable(tag)``. Tuples come back as tuples, arrays with the same bits and dtype,
 and a text written by another class is refused.
 """
 
 import base64
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -15,15 +16,30 @@ from levers.errors import StateMismatchError
 
 T = TypeVar("T")
 _CLASSES: dict[str, type[Any]] = {}
+_TAGS: dict[type[Any], str] = {}
+_FIELDS: dict[type[Any], dict[str, "dataclasses.Field[Any]"]] = {}
 
 
-def serialisable(cls: type[T]) -> type[T]:
-    """Let a dataclass be written by `to_json`. Its class name is its name in the file."""
-    known = _CLASSES.get(cls.__name__)
-    if known is not None and known.__module__ != cls.__module__:
-        raise TypeError(f"two serialisable classes are named {cls.__name__}")
-    _CLASSES[cls.__name__] = cls
-    return cls
+def serialisable(tag: str) -> Callable[[type[T]], type[T]]:
+    """Let a dataclass be written by `to_json` under a tag. Saved files hold the tag, so it outlives the class's name.
+
+    >>> @serialisable("codec example")
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Dose:
+    ...     grams: float
+    >>> to_json(Dose(1.5))
+    '{"$": "codec example", "grams": 1.5}'
+    """
+
+    def register(cls: type[T]) -> type[T]:
+        known = _CLASSES.get(tag)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"two serialisable classes have the tag {tag!r}")
+        _CLASSES[tag], _TAGS[cls] = cls, tag
+        _FIELDS[cls] = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
+        return cls
+
+    return register
 
 
 def to_json(value: object) -> str:
@@ -62,11 +78,12 @@ def _encode(value: object) -> object:
             "data": data,
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        name = type(value).__name__
-        if _CLASSES.get(name) is not type(value):
-            raise TypeError(f"{name} is not serialisable")
+        tag = _TAGS.get(type(value))
+        if tag is None:
+            name = type(value).__name__
+            raise TypeError(f"{name} is not serialisable; put @serialisable({name!r}) of levers.core.codec above it")
         fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-        return {"$": name, **fields}
+        return {"$": tag, **fields}
     if isinstance(value, tuple | list):
         return [_encode(item) for item in value]
     if isinstance(value, np.generic):
@@ -79,15 +96,41 @@ def _decode(value: object) -> object:
         return tuple(_decode(item) for item in value)
     if not isinstance(value, dict):
         return value
-    name = cast(str, value["$"])
-    if name == "array":
+    tag = cast(str, value["$"])
+    if tag == "array":
         return _decode_array(value["data"], value["dtype"], value["shape"])
-    if name not in _CLASSES:
-        raise KeyError(f"no value is called {name}")
-    fields = {
-        key: _decode(item) if isinstance(item, list | dict) else item for key, item in value.items() if key != "$"
-    }
-    return _CLASSES[name](**fields)
+    if tag not in _CLASSES:
+        raise KeyError(f"no value has the tag {tag!r}")
+    saved = {key: _decode(item) if isinstance(item, list | dict) else item for key, item in value.items() if key != "$"}
+    return _restored(_CLASSES[tag], saved)
+
+
+def _restored(cls: type[Any], saved: dict[str, object]) -> object:
+    """A value with these fields, made without its own checks.
+
+    What was written passed the checks of its time. A check that becomes stricter later, or that plans a whole study,
+    must not keep an old log from being read. Fields that are not saved come from the class's `derive_fields`.
+    """
+    value = object.__new__(cls)
+    names = _FIELDS[cls]
+    if unknown := saved.keys() - names.keys():
+        raise TypeError(f"a saved {cls.__name__} has no field {min(unknown)!r}")
+    missing = [f for name, f in names.items() if name not in saved]
+    for name, content in saved.items():
+        object.__setattr__(value, name, content)
+    derived = False
+    for f in missing:
+        if not f.init:
+            derived = True
+        elif f.default is not dataclasses.MISSING:
+            object.__setattr__(value, f.name, f.default)
+        elif f.default_factory is not dataclasses.MISSING:
+            object.__setattr__(value, f.name, f.default_factory())
+        else:
+            raise TypeError(f"a saved {cls.__name__} has no {f.name}")
+    if derived:
+        value.derive_fields()
+    return value
 
 
 def _decode_array(data: str, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:

@@ -15,9 +15,9 @@ from levers.core.arrays import (
     smallest_array,
 )
 from levers.core.balanced import balanced_rows
-from levers.core.layout import all_levels
 from levers.core.design import Design
 from levers.core.evening import evened
+from levers.core.layout import all_levels
 from levers.core.moments import pair_counts
 from levers.core.searching import MOST_SEARCHED, Effort, nearly_orthogonal
 from levers.core.space import Codes

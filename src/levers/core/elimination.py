@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levers.core.layout import ActiveLevels
 from levers.core.codec import serialisable
 from levers.core.fit import Fit
+from levers.core.layout import ActiveLevels
 
 
-@serialisable
+@serialisable("Elimination")
 @dataclass(frozen=True, slots=True)
 class Elimination:
     """A level that was ruled out: which, after how many runs, and its estimated distance to the best.

@@ -34,7 +34,7 @@ _MUCH_LONGER = 2.0**24
 _CELLS = {"slippage": 400, "proven": 200}
 
 
-@serialisable
+@serialisable("Look")
 @dataclass(frozen=True)
 class Look:
     """What a look does with its outcomes, in standard errors of a level mean.

@@ -22,7 +22,7 @@ _CELLS_AT_ONCE = 25_000  # cells whose outcomes are summed by level at once: pla
 _EXACT_ROWS = 1 << 23  # float32 counts whole numbers exactly up to 2^24
 
 
-@serialisable
+@serialisable("LevelSums")
 @dataclass(frozen=True, eq=False)
 class LevelSums:
     """Outcome sums by level, without pair counts: all that must be kept while a known design is being run.
@@ -64,7 +64,7 @@ class LevelSums:
         )
 
 
-@serialisable
+@serialisable("Moments")
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Counts and outcome sums of a set of runs.

@@ -21,7 +21,7 @@ Pairs = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-@serialisable
+@serialisable("Evidence")
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Block estimates D_b of theta_i - theta_j with variances sigma^2 v_b, pooled: W = sum D_b / v_b, I = sum 1 / v_b.

@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 
 from levers.core.balanced import balanced_rows
-from levers.core.layout import all_levels
 from levers.core.evening import roughly_evened
-from levers.core.layout import offsets
+from levers.core.layout import all_levels, offsets
 from levers.core.mixing import mix_to_start_from, mixed_rows
 from levers.core.near_orthogonal import swap_improved
 from levers.core.space import Codes

@@ -21,7 +21,7 @@ FREE = -1
 MAX_LEVELS = int(np.iinfo(np.int16).max)
 
 
-@serialisable
+@serialisable("Factor")
 @dataclass(frozen=True, slots=True)
 class Factor:
     """One lever and the settings it can take.
@@ -62,7 +62,7 @@ class Factor:
         )
 
 
-@serialisable
+@serialisable("Space")
 @dataclass(frozen=True, slots=True)
 class Space:
     """All the levers of a system.
@@ -88,7 +88,11 @@ class Space:
         raise_together(
             InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
         )
-        object.__setattr__(self, "_positions", {name: k for k, name in enumerate(names)})
+        self.derive_fields()
+
+    def derive_fields(self) -> None:
+        """Work out what follows from the factors, once."""
+        object.__setattr__(self, "_positions", {factor.name: k for k, factor in enumerate(self.factors)})
         object.__setattr__(self, "_n_levels", tuple(factor.n_levels for factor in self.factors))
 
     @classmethod
@@ -169,7 +173,7 @@ class Space:
         return Assignment(self, tuple(factor.code(values[factor.name]) for factor in self.factors))
 
 
-@serialisable
+@serialisable("Assignment")
 @dataclass(frozen=True, slots=True)
 class Assignment(Mapping[str, Level]):
     """One level for every factor: what a run sets. A mapping from factor names to levels.

@@ -20,7 +20,7 @@ def numbers(trials: ArrayLike) -> Numbers:
     return np.atleast_1d(np.asarray(trials, dtype=np.int64))
 
 
-@serialisable
+@serialisable("Created")
 @dataclass(frozen=True, eq=False)
 class Created:
     """A study began."""
@@ -28,7 +28,7 @@ class Created:
     spec: StudySpec
 
 
-@serialisable
+@serialisable("Decided")
 @dataclass(frozen=True, eq=False)
 class Decided:
     """The algorithm took in everything up to here; `past` counts the imports it has used. None before any block."""
@@ -37,7 +37,7 @@ class Decided:
     past: int = 0
 
 
-@serialisable
+@serialisable("Opened")
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A block of runs was designed. Its rows are kept before any of them is handed out."""
@@ -45,7 +45,7 @@ class Opened:
     batch: Batch
 
 
-@serialisable
+@serialisable("Asked")
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Trials were handed to a worker, until a deadline (seconds since 1970) if there is one."""
@@ -55,7 +55,7 @@ class Asked:
     deadline: float | None = None
 
 
-@serialisable
+@serialisable("Told")
 @dataclass(frozen=True, eq=False)
 class Told:
     """Outcomes came."""
@@ -64,7 +64,7 @@ class Told:
     values: Values
 
 
-@serialisable
+@serialisable("Failed")
 @dataclass(frozen=True, eq=False)
 class Failed:
     """Runs that gave no outcome; their rows are asked again."""
@@ -73,7 +73,7 @@ class Failed:
     reason: str
 
 
-@serialisable
+@serialisable("Expired")
 @dataclass(frozen=True, eq=False)
 class Expired:
     """Trials whose deadline passed; their rows are asked again."""
@@ -81,7 +81,7 @@ class Expired:
     trials: Numbers
 
 
-@serialisable
+@serialisable("Corrected")
 @dataclass(frozen=True, eq=False)
 class Corrected:
     """An outcome turned out to be another one. `who` and when are kept with every event."""
@@ -92,7 +92,7 @@ class Corrected:
     reason: str
 
 
-@serialisable
+@serialisable("Revised")
 @dataclass(frozen=True, eq=False)
 class Revised:
     """Decisions from block `first` on were taken again after a correction.
@@ -106,7 +106,7 @@ class Revised:
     changes: tuple[str, ...]
 
 
-@serialisable
+@serialisable("Imported")
 @dataclass(frozen=True, eq=False)
 class Imported:
     """Runs made before or beside the study: level positions of all factors, and outcomes."""

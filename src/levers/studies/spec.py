@@ -20,7 +20,7 @@ _MOST_CELLS, _MOST_RUNS = 20_000_000, 2_000_000  # of one block: it is kept, and
 _WHOLE_BLOCK = 2**40  # a study hands out runs one by one, so an algorithm may as well plan a whole block at once
 
 
-@serialisable
+@serialisable("StudySpec")
 @dataclass(frozen=True)
 class StudySpec:
     """A problem, who solves it, and the seed from which all its randomness follows.

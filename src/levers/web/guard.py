@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anyio import move_on_after, to_thread
-from starlette.datastructures import Headers, MutableHeaders
 from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError
