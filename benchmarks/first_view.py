@@ -13,9 +13,9 @@ import argparse
 import statistics
 import tempfile
 
-from levers.testing.browser import Visitors, running_chromium
-from levers.testing.first_view import STEPS, make_large_study, view
-from levers.testing.http_load import running_server
+from harness.browser import Visitors, running_chromium
+from harness.first_view import STEPS, make_large_study, view
+from harness.http_load import running_server
 
 TARGET = 1_000
 

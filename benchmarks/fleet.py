@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from levers.testing.fleet import run_fleet
-from levers.testing.postgres import running_postgres
+from harness.fleet import run_fleet
+from harness.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")
 LEASE = 600  # seconds: every trial has a deadline, and none passes

@@ -12,11 +12,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from levers.core.certificate import scale_needed
-from levers.core.design import Design
-from levers.core.dynamic import dp_bound
-from levers.core.lower_bounds import slippage_failures
-from levers.experiments.coverage import FAILURE_PROB, scenarios, selection_failures
+from harness.coverage import FAILURE_PROB, scenarios, selection_failures
+from levers.core.certificates.certificate import scale_needed
+from levers.core.certificates.limits import slippage_failures
+from levers.core.certificates.sums import dp_bound
+from levers.core.designs.design import Design
 
 
 def count(index: int, seeds: range) -> int:

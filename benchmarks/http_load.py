@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from levers.studies.managing import create_study, load_study
-from levers.studies.storage import open_storage
+from harness.fleet import FLEET_SPACE
+from harness.http_load import check_load, run_load, running_server
+from harness.postgres import running_postgres
+from levers.studies.library import create_study, load_study
+from levers.studies.storage.registry import open_storage
 from levers.studies.tokens import create_token
-from levers.testing.fleet import FLEET_SPACE
-from levers.testing.http_load import check_load, run_load, running_server
-from levers.testing.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")
 PLENTY = 200_000  # runs: more than can be told in a minute

@@ -14,8 +14,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from levers.testing.killing import PHASES, kill_workers
-from levers.testing.postgres import running_postgres
+from harness.killing import PHASES, kill_workers
+from harness.postgres import running_postgres
 
 STORAGES = ("sqlite", "postgresql")
 

@@ -6,7 +6,7 @@ a 20-world mean: the reference figures are themselves means over 20 random world
 
 import os
 
-from levers.experiments.comparison import Comparison, run_tasks, summarise
+from levers.experiments.compare import Comparison, run_tasks, summarise
 
 RELEASED = {"modl": {1: 14865, 3: 13410, 5: 11839, 10: 7271}, "oracle": {1: 579, 3: 1955, 5: 3571, 10: 7347}}
 SUCCESSIVE = {1: 3.88e6, 2: 3.25e6, 3: 3.25e6}

@@ -6,7 +6,7 @@ Tolerance 0.5, failure probability 0.1, 20 worlds x 5 repeats, seed 0. "target" 
 import dataclasses
 import os
 
-from levers.experiments.comparison import Comparison, Summary, run_tasks, summarise
+from levers.experiments.compare import Comparison, Summary, run_tasks, summarise
 
 TARGETS = {(10, 1): (1800, 190), (10, 5): (1250, 470), (10, 10): (650, None)}
 TARGETS |= {(30, 1): (11_500, 380), (30, 10): (7200, 850), (30, 30): (1500, None)}

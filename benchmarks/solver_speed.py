@@ -17,12 +17,11 @@ import time
 
 import numpy as np
 
+from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem
-from levers.algorithms.cfs import Cfs
-from levers.experiments.coverage import additive_world
-from levers.simulation.generators import random_world
-from levers.simulation.scm import World
-from levers.simulation.truth import gap
+from levers.algorithms.cfs.solver import Cfs
+from levers.worlds.random import random_world
+from levers.worlds.scm import World, gap
 
 
 def study(cfs: Cfs, world: World, seed: int) -> tuple[int, float, float]:

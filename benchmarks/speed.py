@@ -16,8 +16,8 @@ import numpy as np
 
 from levers.algorithms.base import Problem
 from levers.algorithms.modl import Modl
-from levers.experiments.worlds import run_on_world
-from levers.simulation.generators import random_world
+from levers.experiments.runner import run_on_world
+from levers.worlds.random import random_world
 
 RELEASED = {(30, 10): (8.6, 10.6), (300, 10): (132.0, 132.0)}
 

@@ -25,10 +25,9 @@ import optuna
 from sqlalchemy import Engine
 
 import levers
-from levers.studies.sheet_runs import sheet_columns, tell_sheet
-from levers.studies.sheets import write_sheet
-from levers.studies.storage.engines import parse_url
-from levers.studies.storage.sql import SqlStorage
+from levers.studies.sheets.runs import sheet_columns, tell_sheet
+from levers.studies.sheets.write import write_sheet
+from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.studies.study import Study
 
 N_FACTORS, N_LEVELS = 10, 4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from levers.experiments.comparison import Comparison, run_tasks, summarise
+from levers.experiments.compare import Comparison, run_tasks, summarise
 
 PARENTS = (1, 3, 5, 8, 10)
 LINES = {  # label: (algorithm, knows the number of parents, colour, marker)

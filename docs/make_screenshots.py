@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Locator, Page, expect
 
-from levers.simulation.named import factory_line
-from levers.studies.managing import create_study
+from harness.browser import Visitors, running_chromium
+from harness.http_load import running_server
+from levers.studies.library import create_study
 from levers.studies.study import Study
-from levers.testing.browser import Visitors, running_chromium
-from levers.testing.http_load import running_server
+from levers.worlds.named import factory_line
 
 IMAGES = Path(__file__).parent / "images"
 WIDTH, SEED, N_SHOWN = 1280, 1, 6  # the chart goes on below the first factors

@@ -3,7 +3,7 @@
 import numpy as np
 
 import levers
-from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs.solver import Cfs
 
 space = levers.Space.of({"dose": [0, 10, 20, 30], "feed": ["daily", "weekly"], "light": ["dim", "full", "pulsed"]})
 cfs = Cfs(levers.Problem(space, tolerance=1.0, failure_prob=0.1, noise_sd=None), batch_size=8)

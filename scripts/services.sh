@@ -1,6 +1,6 @@
 # Sourced by scripts/test: makes sure that the servers which tests start for themselves are installed.
 
-# The same search as levers.testing.postgres.find_programs, without waiting for Python to import levers.
+# The same search as harness.postgres.find_programs, without waiting for Python to import levers.
 postgres_found() {
     local folder
     for folder in "$(dirname "$(readlink -f "$(command -v initdb)")")" /usr/lib/postgresql/*/bin \

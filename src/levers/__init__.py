@@ -7,21 +7,20 @@
 
 from typing import TYPE_CHECKING, Any
 
-from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
-from levers.algorithms.loop import run_to_verdict
+from levers.algorithms.base import Algorithm, Batch, Problem, Verdict, run_to_verdict
+from levers.algorithms.cfs.verify import Verification, verify
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
-from levers.algorithms.verification import Verification, verify
 from levers.core.codec import from_json, to_json
 from levers.core.space import Assignment, Factor, Level, Space
 from levers.errors import LeversError
-from levers.experiments.comparison import Comparison
-from levers.experiments.functions import optimize
-from levers.experiments.planning import Plan, plan
-from levers.experiments.worlds import run_on_world
-from levers.studies.managing import copy_study, create_study, delete_study, list_studies, load_study, merge_study
+from levers.experiments.compare import Comparison
+from levers.experiments.optimize import optimize
+from levers.experiments.plan import Plan, plan
+from levers.experiments.runner import run_on_world
+from levers.studies.library import copy_study, create_study, delete_study, list_studies, load_study, merge_study
+from levers.studies.state import Trial, TrialState
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
-from levers.studies.trials import Trial, TrialState
 
 if TYPE_CHECKING:
     from levers.client import Client

@@ -5,19 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict
-from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_state import SCREENING, SELECTION
-from levers.algorithms.verification import verify
-from levers.core.certificate import scale_needed
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.state import SCREENING, SELECTION
+from levers.algorithms.cfs.verify import verify
+from levers.core.certificates.certificate import scale_needed
 from levers.core.codec import from_json, to_json
 from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError, StateMismatchError
-from levers.experiments.coverage import additive_world
-from levers.experiments.worlds import run_on_world
-from levers.simulation.named import factory_line
-from levers.simulation.outcome import Noise
-from levers.simulation.scm import World
-from levers.simulation.truth import gap, true_parents
+from levers.experiments.runner import run_on_world
+from levers.worlds.named import factory_line
+from levers.worlds.outcome import Noise
+from levers.worlds.scm import World, gap, true_parents
 
 NULL = [[0.0] * 4] * 8
 EASY = additive_world([[0.0, 3.0, 0.0, 0.2], [2.0, 0.0, 0.0, 0.0], *NULL])

@@ -7,23 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from levers.algorithms.base import Batch, Problem, Verdict
-from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_absorb import absorb
-from levers.algorithms.cfs_look import after_look
-from levers.algorithms.cfs_outlook import outlook
-from levers.algorithms.cfs_state import LOOK, SCREENING, SELECTION, CfsState
-from levers.algorithms.loop import run_to_verdict
-from levers.algorithms.verification import verify
+from harness.coverage import additive_world
+from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
+from levers.algorithms.cfs.absorb import absorb
+from levers.algorithms.cfs.outlook import outlook
+from levers.algorithms.cfs.solver import Cfs, after_look
+from levers.algorithms.cfs.state import LOOK, SCREENING, SELECTION, CfsState
+from levers.algorithms.cfs.verify import verify
+from levers.core.certificates.look import Look
 from levers.core.codec import from_json, to_json
-from levers.core.look import Look
 from levers.core.space import Space
 from levers.errors import InvalidSettingError
-from levers.experiments.coverage import additive_world
-from levers.experiments.worlds import run_on_world
-from levers.simulation.outcome import Noise
-from levers.simulation.scm import World
-from levers.simulation.truth import gap
+from levers.experiments.runner import run_on_world
+from levers.worlds.outcome import Noise
+from levers.worlds.scm import World, gap
 
 NULL = [[0.0] * 4] * 8
 EASY = additive_world([[0.0, 3.0, 0.0, 0.2], [2.0, 0.0, 0.0, 0.0], *NULL])

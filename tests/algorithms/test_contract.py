@@ -14,11 +14,10 @@ from levers.errors import (
     TooManyActionsError,
     UnknownAlgorithmError,
 )
-from levers.simulation.named import even_table
-from levers.simulation.outcome import AdditiveOutcome
-from levers.simulation.scm import World
-from levers.simulation.truth import gap
 from levers.testing.algorithms import Answer, check_contract
+from levers.worlds.named import even_table
+from levers.worlds.outcome import AdditiveOutcome
+from levers.worlds.scm import World, gap
 
 WORLD = World(
     Space.sized([3, 2, 4]),
@@ -43,7 +42,7 @@ def make_answer() -> Answer:
 @pytest.mark.parametrize("chunk", [7, 16_384])
 def test_every_algorithm_keeps_the_contract(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved and read back between all steps, with small batches and large: the same verdict, and a right one."""
-    for module in ("cfs", "modl", "parents_first", "successive_elimination", "naive_search", "observational"):
+    for module in ("cfs.solver", "modl", "restricted", "arms", "observational"):
         monkeypatch.setattr(f"levers.algorithms.{module}.CHUNK", chunk)
     algorithm = make_algorithm(name, PROBLEM, **OPTIONS.get(name, {}))
     verdict = check_contract(algorithm, make_answer, seed=1)

@@ -3,20 +3,18 @@
 import numpy as np
 import pytest
 
+from levers.algorithms.arms import NaiveSearch, NaiveState, SuccessiveElimination
 from levers.algorithms.base import Batch, Problem
 from levers.algorithms.modl import Modl
-from levers.algorithms.naive_search import NaiveSearch, NaiveState
 from levers.algorithms.observational import ObservationalRegression
-from levers.algorithms.parents_first import ParentsFirst
 from levers.algorithms.registry import make_algorithm
-from levers.algorithms.successive_elimination import SuccessiveElimination
+from levers.algorithms.restricted import ParentsFirst
 from levers.core.space import Space
 from levers.errors import OutcomeMismatchError
-from levers.experiments.worlds import run_on_world
-from levers.simulation.named import even_table, needle_world
-from levers.simulation.outcome import AdditiveOutcome, Noise
-from levers.simulation.scm import World
-from levers.simulation.truth import gap, true_parents
+from levers.experiments.runner import run_on_world
+from levers.worlds.named import even_table, needle_world
+from levers.worlds.outcome import AdditiveOutcome, Noise
+from levers.worlds.scm import World, gap, true_parents
 
 
 def world_with(effects: dict[int, tuple[float, ...]], sizes: list[int], sd: float = 1.0) -> World:

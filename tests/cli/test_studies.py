@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import levers
 from levers.cli.app import app, main
-from levers.cli.render import print_verdict
+from levers.cli.output import print_verdict
 from levers.errors import LeversError
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_written_is_found_before_runs_are_handed_out(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("levers.cli.asking.write_runs", full)
+        patched.setattr("levers.cli.runs.write_runs", full)
         refused("ask oven -n 3 --sheet runs.csv", r"; the runs are out: levers ask oven --again --sheet runs\.csv$")
     assert n_out() == 3
     assert "wrote 3 runs" in ok("ask oven --again --sheet runs.csv")
@@ -361,7 +361,7 @@ def test_narrow_screens(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = ok("trials 'a study'")
     assert "worker" not in wide
     assert "stage" not in wide
-    for place in ("common", "trials"):
+    for place in ("options", "results"):
         monkeypatch.setattr(f"levers.cli.{place}.console", lambda: Console(width=60))
     said = ok("studies")
     assert "a study" in said

@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
 
-from levers.core.arrays import collapsed_copies, collapsed_levels, is_orthogonal, rao_hamming, smallest_array
-from levers.core.design import Design
-from levers.core.fields import ORDERS, finite_field
-from levers.core.moments import pair_counts
+from levers.core.designs.arrays import (
+    ORDERS,
+    collapsed_copies,
+    collapsed_levels,
+    finite_field,
+    is_orthogonal,
+    rao_hamming,
+    smallest_array,
+)
+from levers.core.designs.design import Design
+from levers.core.model.moments import pair_counts
 
 
 @pytest.mark.parametrize("order", ORDERS)

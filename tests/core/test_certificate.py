@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from levers.core.certificate import (
+from levers.core.certificates.certificate import (
     certified_levels,
     chernoff_scale,
     runs_needed,
@@ -12,8 +12,7 @@ from levers.core.certificate import (
     subgaussian_scale,
     tolerance_reached,
 )
-from levers.core.dynamic import dp_bound
-from levers.core.lower_bounds import (
+from levers.core.certificates.limits import (
     binary_divergence,
     instance_bound,
     necessary_runs,
@@ -21,7 +20,8 @@ from levers.core.lower_bounds import (
     worst_case_bound,
     worst_gap,
 )
-from levers.core.tails import slippage_tail, tail_shape
+from levers.core.certificates.sums import dp_bound
+from levers.core.certificates.tails import slippage_tail, tail_shape
 from levers.errors import InvalidSettingError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from levers.algorithms.base import Batch
 from levers.core.codec import from_json, to_json
-from levers.core.moments import Moments
+from levers.core.model.moments import Moments
 from levers.core.space import Factor, Space
 from levers.errors import StateMismatchError
 

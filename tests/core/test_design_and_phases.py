@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levers.core.balanced import balanced_rows, block_length, repeated_block
-from levers.core.elimination import Gaps, count_single, eliminate, empirical_gaps, lemma_variance
-from levers.core.fit import Fit
-from levers.core.moments import Moments
-from levers.core.sample_size import successive_radius
-from levers.core.schedules import SCHEDULES, make_schedule
+from levers.core.certificates.sample_size import SCHEDULES, make_schedule, successive_radius
+from levers.core.designs.random import balanced_rows, block_length, repeated_block
+from levers.core.model.elimination import Gaps, count_single, eliminate, empirical_gaps, lemma_variance
+from levers.core.model.fit import Fit
+from levers.core.model.moments import Moments
 from levers.errors import InvalidSettingError
 
 ACTIVE = ((0, 2), (1, 2, 3), (0,), (0, 1, 2, 3, 4))

@@ -3,19 +3,16 @@ import math
 import numpy as np
 import pytest
 
-from levers.core.arrays import rao_hamming
-from levers.core.balanced import balanced_rows
-from levers.core.blocks import estimate_block, independent_effects
-from levers.core.construction import make_design
-from levers.core.design import Design
-from levers.core.evening import roughly_evened
-from levers.core.fit import Fit
-from levers.core.layout import all_levels, contrast_basis
-from levers.core.lengths import certified_design, largest_design
-from levers.core.mixing import mix_to_start_from, mixed_design, mixed_rows, mixes
-from levers.core.moments import LevelSums, Moments, pair_counts
-from levers.core.near_orthogonal import swap_improved
-from levers.core.searching import Effort, _found
+from levers.core.designs.arrays import rao_hamming
+from levers.core.designs.build import certified_design, largest_design, make_design
+from levers.core.designs.design import Design
+from levers.core.designs.estimate import estimate_block, independent_effects
+from levers.core.designs.mixes import mix_to_start_from, mixed_design, mixed_rows, mixes
+from levers.core.designs.random import balanced_rows
+from levers.core.designs.search import Effort, _found, roughly_evened, swap_improved
+from levers.core.model.fit import Fit
+from levers.core.model.level_index import all_levels, contrast_basis
+from levers.core.model.moments import LevelSums, Moments, pair_counts
 
 
 def test_swaps_make_columns_more_orthogonal_and_keep_level_counts() -> None:

@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from levers.core.arrays import collapsed_copies, collapsed_levels, rao_hamming
-from levers.core.certificate import scale_needed
-from levers.core.construction import make_design
-from levers.core.design import Design
-from levers.core.dismissal import null_spread, wrongly_dismissed
-from levers.core.dynamic import dp_bound
-from levers.core.evening import evened
-from levers.core.lengths import certified_design
-from levers.core.look import Look, look_risk, plan_look, plan_subgaussian_look
+from levers.core.certificates.certificate import scale_needed
+from levers.core.certificates.look import (
+    Look,
+    look_risk,
+    null_spread,
+    plan_look,
+    plan_subgaussian_look,
+    wrongly_dismissed,
+)
+from levers.core.certificates.sums import dp_bound
+from levers.core.designs.arrays import collapsed_copies, collapsed_levels, rao_hamming
+from levers.core.designs.build import certified_design, make_design
+from levers.core.designs.design import Design
+from levers.core.designs.search import evened
 
 N = 200_000
 

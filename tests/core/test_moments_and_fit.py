@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from statsmodels.tools.sm_exceptions import SingularMatrixWarning
 
-from levers.core.fit import Fit
-from levers.core.moments import Moments, pair_counts
+from levers.core.model.fit import Fit
+from levers.core.model.moments import Moments, pair_counts
 from levers.errors import InvalidOutcomeError, InvalidSettingError, InvalidSpaceError, OutcomeMismatchError
 
 
@@ -44,7 +44,7 @@ def test_pair_counts_of_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [3, 2, 4]
     codes, _ = random_runs(sizes, 1000, 5)
     whole = pair_counts(codes, sizes)
-    monkeypatch.setattr("levers.core.moments._ONE_HOT_CELLS", 70)
+    monkeypatch.setattr("levers.core.model.moments._ONE_HOT_CELLS", 70)
     np.testing.assert_array_equal(pair_counts(codes, sizes), whole)
     np.testing.assert_array_equal(whole, one_hot(codes, sizes).T @ one_hot(codes, sizes))
 

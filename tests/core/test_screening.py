@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from levers.core.screening import (
+from levers.core.model.evidence import (
     Confidence,
     Evidence,
     Knowledge,

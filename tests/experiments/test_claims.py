@@ -4,20 +4,27 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from levers.experiments.reproduction import misspecification, support
-from levers.experiments.reproduction.claims import DOES_NOT, HOLDS, NOT_MEASURED, ONLY_AS_RELEASED, Claim, Lines, falls
-from levers.experiments.reproduction.claims_other import (
+from levers.reproduction import sweeps
+from levers.reproduction.claims import (
+    DOES_NOT,
+    HOLDS,
+    NOT_MEASURED,
+    ONLY_AS_RELEASED,
+    REFERENCE,
+    Claim,
+    Lines,
     degree_claims,
     elimination_claims,
+    falls,
     hardness_claims,
     misspecification_claims,
+    parents_claims,
     support_claims,
 )
-from levers.experiments.reproduction.claims_parents import REFERENCE, parents_claims
-from levers.experiments.reproduction.degree import PANEL as DEGREE
-from levers.experiments.reproduction.hardness import PANEL as HARDNESS
-from levers.experiments.reproduction.parents import panel
-from levers.experiments.reproduction.rows import Row, summary, table
+from levers.reproduction.results import Row, summary, table
+from levers.reproduction.sweeps import DEGREE_PANEL as DEGREE
+from levers.reproduction.sweeps import HARDNESS_PANEL as HARDNESS
+from levers.reproduction.sweeps import parents_panel
 
 Cell = tuple[str, float, str]
 Checks = Callable[[Lines], Iterator[Claim]]
@@ -47,7 +54,7 @@ def parents_runs() -> dict[Cell, int]:
                 modl = 15000 - 800 * p if k == 10 else 50000 - 900 * p
                 oracle = modl if p == k else modl * p // (2 * k)
                 for who, n in (("modl", modl), ("oracle", oracle), ("parents-first", 4 * modl)):
-                    runs[panel(k, known), float(p), who] = n
+                    runs[parents_panel(k, known), float(p), who] = n
     return runs
 
 
@@ -58,31 +65,37 @@ def test_the_main_figure() -> None:
     assert found["coincide when every factor is a parent"] == HOLDS
     assert found["not knowing the parents costs little"] == DOES_NOT
     assert found["parents-first has larger gaps"] == DOES_NOT  # all are zero here
-    assert found[f"runs fall with the number of parents ({panel(10, False)})"] == HOLDS
+    assert found[f"runs fall with the number of parents ({parents_panel(10, False)})"] == HOLDS
 
 
 @pytest.mark.parametrize(
     ("cell", "n", "name"),
     [
-        ((panel(10, False), 3.0, "parents-first"), 100, "modl beats parents-first"),
-        ((panel(10, False), 3.0, "parents-first"), 14000, "modl is closer to the oracle"),
-        ((panel(10, False), 3.0, "oracle"), 30000, "the oracle is the limit of modl"),
-        ((panel(30, True), 30.0, "oracle"), 10000, "coincide when every factor is a parent"),
-        ((panel(30, True), 30.0, "parents-first"), 23000, "parents-first gains nothing from that"),
-        ((panel(10, False), 5.0, "modl"), 20000, f"runs fall with the number of parents ({panel(10, False)})"),
-        ((panel(10, False), 5.0, "modl"), 20000, "agrees with the released formulas (modl)"),
+        ((parents_panel(10, False), 3.0, "parents-first"), 100, "modl beats parents-first"),
+        ((parents_panel(10, False), 3.0, "parents-first"), 14000, "modl is closer to the oracle"),
+        ((parents_panel(10, False), 3.0, "oracle"), 30000, "the oracle is the limit of modl"),
+        ((parents_panel(30, True), 30.0, "oracle"), 10000, "coincide when every factor is a parent"),
+        ((parents_panel(30, True), 30.0, "parents-first"), 23000, "parents-first gains nothing from that"),
+        (
+            (parents_panel(10, False), 5.0, "modl"),
+            20000,
+            f"runs fall with the number of parents ({parents_panel(10, False)})",
+        ),
+        ((parents_panel(10, False), 5.0, "modl"), 20000, "agrees with the released formulas (modl)"),
     ],
 )
 def test_one_number_that_is_off_is_found(cell: Cell, n: int, name: str) -> None:
     agreeing = parents_runs() | {
-        (panel(10, False), float(p), who): round(n) for who, known in REFERENCE.items() for p, n in known.items()
+        (parents_panel(10, False), float(p), who): round(n)
+        for who, known in REFERENCE.items()
+        for p, n in known.items()
     }
     assert verdicts(parents_claims, lines("parents", agreeing))[name] == HOLDS
     assert verdicts(parents_claims, lines("parents", agreeing | {cell: n}))[name] == DOES_NOT
 
 
 def test_failures_and_gaps_count() -> None:
-    bad = {(panel(10, False), 3.0, who): 0.9 for who in ("modl", "parents-first")}
+    bad = {(parents_panel(10, False), 3.0, who): 0.9 for who in ("modl", "parents-first")}
     found = verdicts(parents_claims, lines("parents", parents_runs(), bad))
     assert found["gaps within the tolerance"] == DOES_NOT
     assert found["modl keeps its promise"] == DOES_NOT
@@ -91,7 +104,7 @@ def test_failures_and_gaps_count() -> None:
 def test_what_was_not_run_is_not_claimed() -> None:
     only = {cell: n for cell, n in parents_runs().items() if cell[1] == 3.0}
     found = verdicts(parents_claims, lines("parents", only))
-    assert found[f"runs fall with the number of parents ({panel(10, False)})"] == NOT_MEASURED
+    assert found[f"runs fall with the number of parents ({parents_panel(10, False)})"] == NOT_MEASURED
     assert found["coincide when every factor is a parent"] == NOT_MEASURED
 
 
@@ -110,7 +123,7 @@ def test_elimination(ratio: int, expected: str) -> None:
 @pytest.mark.parametrize(("parents_first", "expected"), [(9000, HOLDS), (3100, DOES_NOT)])
 def test_support(parents_first: int, expected: str) -> None:
     numbers = (("modl", 3000), ("oracle", 2000), ("parents-first", parents_first))
-    runs = {(support.panel(10), 2.0, who): n for who, n in numbers}
+    runs = {(sweeps.support_panel(10), 2.0, who): n for who, n in numbers}
     assert verdicts(support_claims, lines("support", runs))["modl is closer to the oracle"] == expected
 
 
@@ -122,7 +135,7 @@ def test_degree(last: int, expected: str) -> None:
 
 @pytest.mark.parametrize(("gaps", "expected"), [((0.3, 0.7), (HOLDS, HOLDS)), ((0.01, 0.01), (DOES_NOT, DOES_NOT))])
 def test_misspecification(gaps: tuple[float, float], expected: tuple[str, str]) -> None:
-    where = misspecification.PANEL
+    where = sweeps.MISSPECIFICATION_PANEL
     runs = {(where, x, who): 1000 for x in (0.0, 1.0) for who in ("modl", "parents-first", "oracle", "cfs")}
     off = {(where, 1.0, "modl"): gaps[0], (where, 1.0, "parents-first"): gaps[1]}
     found = verdicts(misspecification_claims, lines("misspecification", runs, off))

@@ -5,7 +5,7 @@ import pytest
 
 from levers.algorithms.registry import ALGORITHMS
 from levers.errors import InvalidSettingError, TooManyActionsError, UnknownAlgorithmError
-from levers.experiments.comparison import Comparison, RunRecord, run_tasks, summarise
+from levers.experiments.compare import Comparison, RunRecord, run_tasks, summarise
 
 SMALL = Comparison(n_factors=4, n_parents=2, n_worlds=3, n_repeats=2, algorithms=("modl", "parents-first", "oracle"))
 

@@ -1,11 +1,11 @@
 import pytest
 
 import levers
-from levers.algorithms.cfs import Cfs
+from harness.coverage import additive_world
+from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.errors import InvalidSettingError
-from levers.experiments.coverage import additive_world
-from levers.experiments.worlds import run_on_world
+from levers.experiments.runner import run_on_world
 
 
 def test_a_plan_agrees_with_studies_that_are_run() -> None:

@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from levers.errors import InvalidSettingError
-from levers.experiments.reproduction.catalogue import SWEEPS
-from levers.experiments.reproduction.claims import Claim
-from levers.experiments.reproduction.figures import alt_text, draw_figures
-from levers.experiments.reproduction.markdown import markdown
-from levers.experiments.reproduction.parts import Settings
-from levers.experiments.reproduction.report import own_ids, write_report
-from levers.experiments.reproduction.report_parts import worlds_and_repeats
-from levers.experiments.reproduction.rows import Row, table
-from levers.experiments.reproduction.run import Reproduction
-from levers.experiments.reproduction.styles import STYLES
+from levers.reproduction.claims import Claim
+from levers.reproduction.figures import STYLES, alt_text, draw_figures
+from levers.reproduction.report import markdown, own_ids, worlds_and_repeats, write_report
+from levers.reproduction.results import Row, Settings, table
+from levers.reproduction.run import Reproduction
+from levers.reproduction.sweeps import SWEEPS
 
 HOSTILE = "<script>alert('1')</script> & \"x\" | $a_b$ --> [y](z)"
 CLAIMS = (

@@ -21,15 +21,15 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from levers.errors import InvalidSettingError
-from levers.experiments.reproduction import backends, parts
-from levers.experiments.reproduction.run import reproduce
-from levers.experiments.reproduction.sweep import Task
+from levers.reproduction import backends, results
+from levers.reproduction.run import reproduce
+from levers.reproduction.sweeps import Task
 
 QUICK, LONGER = "hardness", "misspecification"
 N_TASKS = 6
 CALL = """
 import sys
-from levers.experiments.reproduction.run import reproduce
+from levers.reproduction.run import reproduce
 
 def hold(task, done, of):
     if done >= 5:  # so that it cannot end before somebody ends it
@@ -372,7 +372,7 @@ def test_a_part_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
 
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, noted(name))
-    parts.write_whole(tmp_path / "part", b"data")
+    results.write_whole(tmp_path / "part", b"data")
     assert calls == ["fsync", "replace"]
 
 

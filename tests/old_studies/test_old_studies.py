@@ -19,9 +19,9 @@ import pytest
 import levers
 from levers.core.codec import to_json
 from levers.core.space import Level
+from levers.studies.state import Trial
 from levers.studies.storage.sql import upgrade_storage
 from levers.studies.study import Study
-from levers.studies.trials import Trial
 
 FOLDER = Path(__file__).parent
 SAMPLES = sorted(FOLDER.glob("*.db"))

@@ -9,12 +9,12 @@ from scipy.stats import binom
 
 import levers
 from levers.core.space import Space
-from levers.simulation.generators import random_world
-from levers.simulation.outcome import AdditiveOutcome, Interaction, Noise, Outcome
-from levers.studies import views
-from levers.studies.diagnostics import ALARM, Additivity, additivity
-from levers.studies.evidence import evidence
+from levers.studies.analysis import views
+from levers.studies.analysis.diagnostics import ALARM, Additivity, additivity
+from levers.studies.analysis.evidence import evidence
 from levers.studies.study import Study
+from levers.worlds.outcome import AdditiveOutcome, Interaction, Noise, Outcome
+from levers.worlds.random import random_world
 
 N_STUDIES = 120
 

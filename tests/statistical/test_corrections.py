@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 import levers
+from levers.studies.state import Trial
 from levers.studies.study import Study
-from levers.studies.trials import Trial
 
 N_STUDIES, TOLERANCE, FAILURE_PROB, NOISE_SD = 120, 0.6, 0.1, 1.0
 SPACE = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [0, 1], "d": [0, 1, 2, 3]}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from levers.core.design import Design
-from levers.experiments.comparison import Comparison, run_tasks, summarise
-from levers.experiments.coverage import FAILURE_PROB, Scenario, scenarios, selection_failures
+from harness.coverage import FAILURE_PROB, Scenario, scenarios, selection_failures
+from levers.core.designs.design import Design
+from levers.experiments.compare import Comparison, run_tasks, summarise
 
 SLOW = ("K=30", "proven")
 

@@ -8,11 +8,10 @@ from scipy.stats import binom
 
 from levers.algorithms.base import Batch, Problem
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
-from levers.experiments.comparison import Comparison, Summary, run_tasks, summarise
-from levers.experiments.worlds import run_on_world
-from levers.simulation.named import collider_world, rare_level_world
-from levers.simulation.scm import World
-from levers.simulation.truth import gap, true_parents
+from levers.experiments.compare import Comparison, Summary, run_tasks, summarise
+from levers.experiments.runner import run_on_world
+from levers.worlds.named import collider_world, rare_level_world
+from levers.worlds.scm import World, gap, true_parents
 
 # Mean runs of the released code's formulas with interventions really applied, K = 10 (20 worlds x 2 runs).
 RELEASED_MODL = {1: 14865, 3: 13410, 5: 11839, 10: 7271}

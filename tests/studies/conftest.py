@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from levers.testing.postgres import new_database, running_postgres
+from harness.postgres import new_database, running_postgres
 
 
 @pytest.fixture(scope="session")

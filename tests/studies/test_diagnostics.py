@@ -9,11 +9,11 @@ import pytest
 import statsmodels.api as sm
 
 import levers
-from levers.studies import views
-from levers.studies.diagnostics import additivity, residuals
-from levers.studies.evidence import FactorEvidence, evidence
+from levers.studies.analysis import views
+from levers.studies.analysis.diagnostics import additivity, residuals
+from levers.studies.analysis.evidence import FactorEvidence, evidence
+from levers.studies.state import Trial
 from levers.studies.study import Study
-from levers.studies.trials import Trial
 
 SPACE: dict[str, list[str] | list[int]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "supplier": ["A", "B"]}
 Value = Callable[[Trial], float]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from levers.studies.managing import load_study
-from levers.testing.fleet import run_fleet, run_forked
-from levers.testing.killing import _check_killed, _Task, kill_workers
+from harness.fleet import run_fleet, run_forked
+from harness.killing import _check_killed, _Task, kill_workers
+from levers.studies.library import load_study
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,8 +16,8 @@ from levers.cli.app import app
 from levers.core.merging import Merging, merged_groups
 from levers.core.space import Level, Space
 from levers.errors import InvalidSpaceError, StudyError, StudyExistsError
-from levers.studies.diagnostics import additivity
-from levers.studies.space_files import parse_space
+from levers.studies.analysis.diagnostics import additivity
+from levers.studies.space_text import parse_space
 from levers.studies.study import Study
 
 FACTORS: dict[str, list[Level]] = {

@@ -13,15 +13,14 @@ import pytest
 from matplotlib.image import imread
 
 import levers
+from levers.charts import picture
+from levers.charts.facts import Outcomes, Seen, clipped, cut_note
+from levers.charts.picture import DRAW, PLOTS, SUFFIXES, save_plot
 from levers.core.space import Level
 from levers.errors import InvalidSettingError
-from levers.studies.fold import SET_ASIDE
-from levers.studies.plots import PLOTS, SUFFIXES, effects, forecast, history, levels, save_plot
-from levers.studies.plots.facts import Outcomes, Seen, cut_note
-from levers.studies.plots.rendering import DRAW
-from levers.studies.plots.text import clipped
+from levers.studies.analysis.views import EffectRow
+from levers.studies.state import SET_ASIDE
 from levers.studies.study import Study
-from levers.studies.views import EffectRow
 
 SPACE: dict[str, Sequence[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
 HOSTILE: dict[str, Sequence[Level]] = {
@@ -205,17 +204,17 @@ def test_outcomes_are_in_the_order_of_telling() -> None:
 
 
 def test_rows_grow_with_levels_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "MAX_ROWS", 100)
+    monkeypatch.setattr(picture, "MAX_ROWS", 100)
     rows = [EffectRow(f"lever {k}", j, 9, 0.1, 0.0, 0.2, "in play", None) for k in range(20) for j in range(8)]
-    few, many = levels.level_rows(rows[:16]), levels.level_rows(rows)
+    few, many = picture.level_rows(rows[:16]), picture.level_rows(rows)
     assert many.figure.get_figheight() > 4 * few.figure.get_figheight()
-    assert len(many.places) == levels.MAX_ROWS
+    assert len(many.places) == picture.MAX_ROWS
     assert cut_note(len(many.places), len(rows)) == " The first 100 of 160 levels are drawn."
     assert cut_note(len(few.places), 16) == ""
 
 
 def test_levels_that_are_ruled_out_are_struck_out(running: Study) -> None:
-    struck = effects.draw("oven", running.state).struck
+    struck = picture.draw_effects("oven", running.state).struck
     assert [text.get_text() for text in struck] == [
         str(row.level) for row in running.effects() if row.standing == "ruled out"
     ]
@@ -225,13 +224,13 @@ def test_levels_that_are_ruled_out_are_struck_out(running: Study) -> None:
 def test_imported_runs_count_and_are_said_to_be_missing() -> None:
     study = imported()
     assert Seen("oven", study.state).n_runs == study.status().n_complete + 4
-    assert "4 imported runs are not shown" in history.draw("oven", study.state).facts.caption
+    assert "4 imported runs are not shown" in picture.draw_history("oven", study.state).facts.caption
 
 
 def test_what_the_forecast_cannot_say_is_said() -> None:
-    caption = forecast.draw("oven", STUDIES["modl"]().state).facts.caption
+    caption = picture.draw_forecast("oven", STUDIES["modl"]().state).facts.caption
     assert caption.startswith("modl certifies nothing before it ends")
-    assert "ended after" in forecast.draw("oven", STUDIES["modl, finished"]().state).facts.caption
+    assert "ended after" in picture.draw_forecast("oven", STUDIES["modl, finished"]().state).facts.caption
 
 
 def test_long_names_are_clipped_in_the_middle() -> None:

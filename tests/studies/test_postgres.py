@@ -11,8 +11,8 @@ import psycopg
 import pytest
 import sqlalchemy
 
+from harness import postgres
 from levers.errors import StorageError
-from levers.testing import postgres
 
 
 def ask(url: str, question: str) -> str:
@@ -80,7 +80,7 @@ def test_the_server_and_its_folder_go_with_the_block_whatever_ends_it() -> None:
 def test_the_server_goes_when_its_owner_is_killed() -> None:
     script = (
         "import time\n"
-        "from levers.testing.postgres import running_postgres\n"
+        "from harness.postgres import running_postgres\n"
         "with running_postgres() as url:\n"
         "    print(url, flush=True)\n"
         "    time.sleep(600)\n"

@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 import levers
 from levers.core.space import FREE, Factor, Level, Space
 from levers.errors import SheetError
-from levers.studies.sheet_runs import write_runs
-from levers.studies.sheets import MAX_LISTED, RESERVED, Sheet, raise_rows, read_sheet, sheet_text, write_sheet
+from levers.studies.sheets.cells import MAX_LISTED, raise_rows
+from levers.studies.sheets.read import Sheet, read_sheet
+from levers.studies.sheets.runs import write_runs
+from levers.studies.sheets.write import sheet_text, write_sheet
+from levers.studies.spec import RESERVED
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 
@@ -344,7 +347,7 @@ def test_files_that_are_no_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "text.xlsx").write_text("trial,outcome\n1,2\n")
     with pytest.raises(SheetError, match="cannot be read as an Excel workbook"):
         read_sheet(tmp_path / "text.xlsx", SPACE)
-    monkeypatch.setattr("levers.studies.sheets.reading.MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("levers.studies.sheets.read.MAX_TEXT_BYTES", 10)
     assert "split it" in error(tmp_path, "trial,outcome\n1,2\n")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert "pip install 'levers[excel]'" in error(tmp_path, good)

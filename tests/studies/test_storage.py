@@ -12,12 +12,11 @@ from sqlalchemy import create_engine
 
 import levers
 from levers.errors import StorageError
-from levers.studies.storage import Storage, open_storage
-from levers.studies.storage.engines import parse_url
+from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.storage.migrating import VERSION_TABLE, configuration
-from levers.studies.storage.schema import SCHEMA, metadata
-from levers.studies.storage.sql import SqlStorage
+from levers.studies.storage.registry import open_storage
+from levers.studies.storage.schema import SCHEMA, VERSION_TABLE, configuration, metadata
+from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.testing.storages import StorageContract
 
 

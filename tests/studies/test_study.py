@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 import levers
-from levers.algorithms.cfs import Cfs
-from levers.algorithms.cfs_state import CfsState
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.state import CfsState
 from levers.core.codec import to_json
-from levers.core.design import Design
+from levers.core.designs.design import Design
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StudyError, TrialError
-from levers.studies.fold import AS_DESIGNED, AS_RUN, SET_ASIDE
+from levers.studies.state import AS_DESIGNED, AS_RUN, SET_ASIDE, Trial, TrialState
 from levers.studies.storage.base import Stored
 from levers.studies.study import NoOutcomeWarning, Study
-from levers.studies.trials import Trial, TrialState
 
 SPACE: dict[str, Sequence[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
 STORAGES = ("memory", "sqlite", "postgres")
@@ -431,8 +430,8 @@ def test_names_that_sheets_use_are_refused() -> None:
 
 
 def test_a_snapshot_is_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("levers.studies.snapshots.EVERY", 10)
-    monkeypatch.setattr("levers.studies.snapshots.GROWTH", 0.0)
+    monkeypatch.setattr("levers.studies.log.EVERY", 10)
+    monkeypatch.setattr("levers.studies.log.GROWTH", 0.0)
     clock = Clock()
     study = reload(new(), clock)
     for i in range(40):
@@ -520,8 +519,8 @@ class TestFoundInReview:
 
     @pytest.mark.parametrize("data", [b"", b"\x00", b"x" * 500])
     def test_a_damaged_snapshot_is_ignored(self, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-        monkeypatch.setattr("levers.studies.snapshots.EVERY", 5)
-        monkeypatch.setattr("levers.studies.snapshots.GROWTH", 0.0)
+        monkeypatch.setattr("levers.studies.log.EVERY", 5)
+        monkeypatch.setattr("levers.studies.log.GROWTH", 0.0)
         study = new()
         for _ in range(6):
             study.tell(study.ask()[0], 1.0)

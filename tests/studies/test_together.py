@@ -9,11 +9,11 @@ import pytest
 
 import levers
 from levers.errors import StorageError, TrialError
+from levers.studies.group_commit import Together
+from levers.studies.state import TrialState
 from levers.studies.storage.base import Writing
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
-from levers.studies.together import Together
-from levers.studies.trials import TrialState
 
 
 class Counting(MemoryStorage):

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from levers.studies.storage import open_storage
-from levers.testing.browser import Visitors, running_chromium
-from levers.testing.http_load import running_server
+from harness.browser import Visitors, running_chromium
+from harness.http_load import running_server
+from levers.studies.storage.registry import open_storage
+from levers.web.server import Address, Server
 from levers.web.service import Limits, Service
-from levers.web.serving import Address, Server
 
 Serve = Callable[..., AbstractContextManager[str]]
 

@@ -14,17 +14,16 @@ from starlette.types import Message
 
 import levers
 from levers.errors import SheetError, StorageError
-from levers.studies.managing import load_study
-from levers.studies.sheets import read_sheet
+from levers.studies.library import load_study
+from levers.studies.sheets.read import read_sheet
 from levers.studies.storage.base import Stored, Token
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
-from levers.web.api.wire import NewStudy, PlanFor, Told
-from levers.web.app import make_app
+from levers.web.api.schemas import NewStudy, PlanFor, Told
+from levers.web.app import Metrics, make_app
+from levers.web.errors import RefusedError
 from levers.web.live import Live
-from levers.web.metrics import Metrics
-from levers.web.refusing import RefusedError
 from levers.web.service import Limits, Service
 
 SPACE: dict[str, list[str]] = {"heat": ["low", "high"], "speed": ["1", "2"]}

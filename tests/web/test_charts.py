@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import levers
+from levers.charts import level_charts
+from levers.charts.catalogue import CHARTS
+from levers.charts.facts import Seen
+from levers.charts.run_charts import MOST_BINS, Bins, compare
+from levers.charts.svg import NARROW, WIDE, Chart, Scale, fitted, spanned, text_width
 from levers.core.space import Level
-from levers.studies import views
-from levers.studies.fold import SET_ASIDE
-from levers.studies.plots.facts import Seen
+from levers.studies.analysis import views
+from levers.studies.analysis.views import EffectRow
+from levers.studies.state import SET_ASIDE
 from levers.studies.study import Study
-from levers.studies.views import EffectRow
-from levers.web.charts import CHARTS, NARROW, WIDE, Chart, compare, level_rows
-from levers.web.charts.history import MOST_BINS, Bins
-from levers.web.charts.scales import Scale, spanned
-from levers.web.charts.text import fitted, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 SPACE: dict[str, Sequence[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
@@ -338,7 +338,7 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
     seen.__dict__["effects"] = rows
     for key in ("effects", "elimination"):
         chart = CHARTS[key]("oven", running.state, WIDE, seen)
-        assert len(marks(chart, "c-row")) == level_rows.MOST
+        assert len(marks(chart, "c-row")) == level_charts.MOST
         assert len(chart.rows) == 2000
         assert "150 of 2000 levels are drawn" in chart.caption
         check([chart])
@@ -409,7 +409,7 @@ def test_the_style_sheet_knows_every_class() -> None:
 
 
 def test_charts_need_no_matplotlib() -> None:
-    code = "import sys, levers.web.charts; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
+    code = "import sys, levers.charts.catalogue; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -35,7 +35,7 @@ from levers.errors import (
     TokenError,
     TrialError,
 )
-from levers.studies.storage import open_storage
+from levers.studies.storage.registry import open_storage
 from levers.studies.study import NoOutcomeWarning
 from levers.studies.tokens import create_token
 

@@ -10,11 +10,10 @@ from starlette.types import Message, Receive, Scope, Send
 from levers.errors import InvalidSettingError
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.tokens import create_token, revoke_token
-from levers.web.app import make_app
-from levers.web.guard import LOOPBACK, POLICY, Guard
-from levers.web.metrics import Metrics
+from levers.web.app import Metrics, make_app
+from levers.web.security import LOOPBACK, POLICY, Guard
+from levers.web.server import Address, new_service
 from levers.web.service import Limits, Service
-from levers.web.serving import Address, new_service
 
 
 class Answer:

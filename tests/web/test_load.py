@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import levers
+from harness.fleet import FLEET_SPACE
+from harness.http_load import check_load, run_load, running_server
+from harness.postgres import running_postgres
 from levers.errors import StudyError
-from levers.studies.storage import open_storage
+from levers.studies.storage.registry import open_storage
 from levers.studies.tokens import create_token
-from levers.testing.fleet import FLEET_SPACE
-from levers.testing.http_load import check_load, run_load, running_server
-from levers.testing.postgres import running_postgres
 
 WORKERS = 16
 

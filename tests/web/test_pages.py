@@ -15,22 +15,24 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
+from levers.charts.catalogue import CHARTS
+from levers.charts.svg import Chart
 from levers.errors import StudyError
-from levers.studies.frames import trials_frame
-from levers.studies.managing import create_study, list_studies, load_study
-from levers.studies.sheet_runs import sheet_columns
-from levers.studies.sheets.levels import level_texts
-from levers.studies.storage import Storage, open_storage
+from levers.studies.analysis.tables import trials_frame
+from levers.studies.library import create_study, list_studies, load_study
+from levers.studies.sheets.cells import level_texts
+from levers.studies.sheets.runs import sheet_columns
+from levers.studies.space_text import parse_text
+from levers.studies.state import TrialState
+from levers.studies.storage.base import Storage
+from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
-from levers.studies.trials import TrialState
 from levers.web.app import make_app
-from levers.web.charts import CHARTS, Chart
+from levers.web.cache import Sights, who_told
 from levers.web.demo import MOST_DEMOS, Demos
-from levers.web.pages.plans import Question, bought, planned
-from levers.web.pages.space_text import parse_text
-from levers.web.pages.trial_table import COLUMNS, Wanted, find_trials, level_codes_of
-from levers.web.seen import Sights, who_told
+from levers.web.pages.new_study import Question, bought, planned
+from levers.web.pages.trials import COLUMNS, Wanted, find_trials, level_codes_of
 from levers.web.service import Service
 
 HOSTILE = '<img src=x onerror="alert(1)"> \'"&amp; אבג a/b %2F ' + "x" * 140
@@ -524,7 +526,7 @@ def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, m
         drawn.append(name)
         return CHARTS["effects"](name, *given)
 
-    monkeypatch.setattr("levers.web.seen.CHARTS", {**CHARTS, "effects": counted})
+    monkeypatch.setattr("levers.web.cache.CHARTS", {**CHARTS, "effects": counted})
     threads = [threading.Thread(target=lambda: sights.of(study).charts(["effects"])) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -1,15 +1,16 @@
-"""The contract of every algorithm: a problem, batches to run, a verdict at the end."""
+"""The one loop: ask, run, tell, until there is a verdict."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.checks import check_count, check_outcomes, check_positive, check_probability
 from levers.core.codec import serialisable
-from levers.core.elimination import Elimination
+from levers.core.model.elimination import Elimination
 from levers.core.space import FREE, Assignment, Codes, Level, Space
+from levers.core.validation import check_count, check_outcomes, check_positive, check_probability
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
 CHUNK = 16_384
@@ -219,3 +220,29 @@ def add_runs(stages: tuple[tuple[str, int], ...], stage: str, n_runs: int) -> tu
     counted = dict(stages)
     counted[stage] = counted.get(stage, 0) + n_runs
     return tuple(counted.items())
+
+
+def run_to_verdict(
+    algorithm: Algorithm,
+    outcomes_of: Callable[[Batch], tuple[Batch, ArrayLike]],
+    rng: np.random.Generator,
+) -> Verdict:
+    """Drive an algorithm to its verdict.
+
+    `outcomes_of` makes the runs; it returns the batch as it was run (what nature chose filled in) and the outcomes.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.algorithms.modl import Modl
+    >>> from levers.core.space import Space
+    >>> noise = np.random.default_rng(1)
+    >>> def outcomes_of(batch):
+    ...     return batch, 2.0 * batch.codes[:, 1] + noise.normal(size=batch.n_runs)
+    >>> modl = Modl(Problem(Space.sized([2, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0))
+    >>> run_to_verdict(modl, outcomes_of, np.random.default_rng(0)).assignment["X2"]
+    3
+    """
+    state = algorithm.start()
+    while isinstance(step := algorithm.ask(state, rng), Batch):
+        batch, outcomes = outcomes_of(step)
+        state = algorithm.tell(state, batch, outcomes)
+    return step

@@ -6,15 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
-from levers.core.balanced import balanced_rows, block_length, repeated_block
-from levers.core.checks import check_positive
+from levers.core.certificates.sample_size import SCHEDULES, Schedule, make_schedule, phase_runs
 from levers.core.codec import serialisable
-from levers.core.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance
-from levers.core.fit import Fit
-from levers.core.layout import ActiveLevels, all_levels
-from levers.core.moments import Moments
-from levers.core.sample_size import phase_runs
-from levers.core.schedules import SCHEDULES, Schedule, make_schedule
+from levers.core.designs.random import balanced_rows, block_length, repeated_block
+from levers.core.model.elimination import Elimination, Gaps, count_single, eliminate, empirical_gaps, lemma_variance
+from levers.core.model.fit import Fit
+from levers.core.model.level_index import ActiveLevels, all_levels
+from levers.core.model.moments import Moments
+from levers.core.validation import check_positive
 
 BOUND_IN_TOLERANCES = 10.0
 """Default outcome_bound in tolerances: the paper's ratio (B = 5, eps = 0.5). Too small a bound only skips phases."""

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict
-from levers.core.checks import check_count
+from levers.core.certificates.sample_size import phase_runs
 from levers.core.codec import serialisable
-from levers.core.fit import Fit
-from levers.core.moments import Moments
-from levers.core.sample_size import phase_runs
+from levers.core.model.fit import Fit
+from levers.core.model.moments import Moments
 from levers.core.space import FREE
+from levers.core.validation import check_count
 
 
 @serialisable("ObservationalState")

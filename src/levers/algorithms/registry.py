@@ -5,14 +5,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, cast
 
+from levers.algorithms.arms import NaiveSearch, SuccessiveElimination
 from levers.algorithms.base import Algorithm, AlgorithmBase, Problem
-from levers.algorithms.cfs import Cfs
+from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
-from levers.algorithms.naive_search import NaiveSearch
 from levers.algorithms.observational import ObservationalRegression
-from levers.algorithms.oracle import Oracle
-from levers.algorithms.parents_first import ParentsFirst
-from levers.algorithms.successive_elimination import SuccessiveElimination
+from levers.algorithms.restricted import Oracle, ParentsFirst
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
 
 ALGORITHMS: dict[str, type[AlgorithmBase]] = {

@@ -8,20 +8,12 @@ from typing import Annotated
 import typer
 
 from levers.algorithms.registry import ALGORITHMS
-from levers.cli.asking import ask
-from levers.cli.compare import compare
-from levers.cli.dashboard import dashboard
-from levers.cli.demo import demo
-from levers.cli.log import log
-from levers.cli.looking import effects, forecast, plot, status, verdict
-from levers.cli.numbers import CommandWithNumbers
-from levers.cli.plan import plan
-from levers.cli.reproduce import reproduce
-from levers.cli.runs import correct, fail, import_past, tell
-from levers.cli.storages import storage_app
+from levers.cli.options import CommandWithNumbers
+from levers.cli.research import compare, demo, plan, reproduce
+from levers.cli.results import effects, export, forecast, log, plot, status, trials, verdict
+from levers.cli.runs import ask, correct, fail, import_past, tell
+from levers.cli.service import dashboard, storage_app, token_app
 from levers.cli.studies import copy, create, delete, merge, studies
-from levers.cli.tokens import token_app
-from levers.cli.trials import export, trials
 from levers.errors import LeversError, NotFinishedError
 
 app = typer.Typer(

@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from levers.cli.common import (
+from levers.cli.options import (
     DEFAULT,
     FormatOption,
     Name,
     StorageOption,
+    StudyRow,
     check_exists,
     command,
     missing_file,
     open_study,
     say_rows,
 )
-from levers.cli.render import Format
-from levers.cli.rows import StudyRow
+from levers.cli.output import Format
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError
-from levers.studies.managing import copy_study, create_study, delete_study, list_studies, merge_study
-from levers.studies.space_files import SpaceFile, read_space
-from levers.studies.words import several
+from levers.studies.analysis.describe import several
+from levers.studies.library import copy_study, create_study, delete_study, list_studies, merge_study
+from levers.studies.space_text import SpaceFile, read_space
 
 
 def create(

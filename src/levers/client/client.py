@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from levers.client import decoding
+from levers.client import study
 from levers.client.study import RemoteStudy
 from levers.client.transport import Transport
 from levers.core.space import Level, Space
 from levers.errors import NoSuchStudyError
-from levers.experiments.planning import Plan
-from levers.studies.views import Status
+from levers.experiments.plan import Plan
+from levers.studies.analysis.views import Status
 
 
 class Client:
@@ -47,7 +47,7 @@ class Client:
         found: list[Status] = []
         while True:
             page = self._transport.get_json("/studies", offset=len(found))
-            found += [decoding.status(one) for one in page["items"]]
+            found += [study.status(one) for one in page["items"]]
             if not page["items"] or len(found) >= page["total"]:
                 return found
 
@@ -147,4 +147,4 @@ class Client:
             "budget": budget,
             "certificate": certificate,
         }
-        return decoding.plan(self._transport.change("/plan", body))
+        return study.plan(self._transport.change("/plan", body))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from levers import errors
-from levers.core.checks import check_positive
+from levers.core.validation import check_positive
 from levers.errors import InvalidSettingError, LeversError, StorageError, TokenError
 
 if TYPE_CHECKING:

@@ -8,12 +8,15 @@ import numpy as np
 
 from levers.algorithms.base import Algorithm, Problem
 from levers.algorithms.registry import make_algorithm
-from levers.core.checks import check_choice, check_count
 from levers.core.codec import serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
+from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, InvalidSpaceError
-from levers.studies.reserved import RESERVED
+
+RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
+"""Names that a factor of a study cannot have, in any case."""
+
 
 GOALS = ("maximize", "minimize")
 _MOST_CELLS, _MOST_RUNS = 20_000_000, 2_000_000  # of one block: it is kept, and read again by every process

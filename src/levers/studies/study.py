@@ -1,7 +1,10 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
 import copy
+import getpass
 import hashlib
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,23 +14,147 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.checks import check_count, check_positive
-from levers.core.space import Assignment, Level
-from levers.errors import InvalidSettingError, RepeatedKeyError, StudyError, TrialError
-from levers.studies import views
-from levers.studies.accepting import check_correctable, check_running, new_outcomes, outcome_number
-from levers.studies.arrays import past_runs, whole_numbers
-from levers.studies.deciding import after_revision, expired_trials, following_events, next_trials, revision
+from levers.core.space import Assignment, Level, Space
+from levers.core.validation import check_count, check_positive
+from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyError, StudyError, TrialError
+from levers.studies.analysis import views
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
-from levers.studies.fold import Correction
-from levers.studies.log import Pen
-from levers.studies.reading import StudyReading
-from levers.studies.trials import Trial
+from levers.studies.log import Pen, StudyLog
+from levers.studies.outcomes import (
+    check_correctable,
+    check_running,
+    new_outcomes,
+    outcome_number,
+    past_runs,
+    whole_numbers,
+)
+from levers.studies.spec import StudySpec
+from levers.studies.state import Correction, StudyState, Trial
+from levers.studies.storage.base import Storage
+from levers.studies.transitions import after_revision, expired_trials, following_events, next_trials, revision
 
 if TYPE_CHECKING:
     import os
 
-    from levers.studies.sheet_runs import SheetReport
+    import polars
+
+    from levers.studies.sheets.runs import SheetReport
+
+
+class StudyReading:
+    """A study in a storage, as far as it can be looked at. `Study` adds the verbs that change it."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        study: int,
+        *,
+        who: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.storage = storage
+        self.who = who if who is not None else login_name()
+        self.id = study
+        self._log = StudyLog(storage, study, clock)
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {self.storage.url!r})"
+
+    @property
+    def state(self) -> StudyState:
+        """The state as of now: read it, do not change it. Other threads do; `frozen` gives a copy."""
+        with self._lock:
+            return self._log.current()
+
+    def frozen(self) -> StudyState:
+        """A copy of the state as of now, for looking at it at length while other threads go on."""
+        with self._lock:
+            return self._log.current().copy()
+
+    @property
+    def spec(self) -> StudySpec:
+        """What is asked for."""
+        return self.state.spec
+
+    @property
+    def space(self) -> Space:
+        """The levers."""
+        return self.spec.space
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a verdict."""
+        return self.state.open_block is None
+
+    def shares_log_with(self, other: "StudyReading") -> bool:
+        """Whether two handles follow the log together, so that one can join the other's transaction."""
+        return self._log is other._log
+
+    def trial(self, number: int) -> Trial:
+        """One trial."""
+        with self._lock:
+            return views.trial(self.state, number)
+
+    def running(self, worker: str | None = None) -> list[Trial]:
+        """The trials that were handed out and not told, all of them or one worker's."""
+        with self._lock:
+            state = self.state
+            return [t for t in views.trials(state, views.running(state)) if worker is None or t.worker == worker]
+
+    def status(self) -> views.Status:
+        """Where the study stands."""
+        with self._lock:
+            return views.status(self.name, self.state)
+
+    def effects(self) -> list[views.EffectRow]:
+        """What each level loses against the leading one, with intervals that all hold at once."""
+        with self._lock:
+            return views.effects(self.state)
+
+    def forecast(self) -> views.Forecast:
+        """How many runs are still to go."""
+        with self._lock:
+            return views.forecast(self.state)
+
+    def best(self) -> views.Best | None:
+        """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
+        with self._lock:
+            return views.best(self.state)
+
+    @property
+    def best_params(self) -> Assignment:
+        """The setting that the estimates favour: never the one of the luckiest run."""
+        found = self.best()
+        if found is None:
+            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
+        return found.params
+
+    def verdict(self) -> Verdict:
+        """The verdict of a finished study."""
+        with self._lock:
+            found = views.verdict(self.state)
+        if found is None:
+            to_go = self.forecast()
+            raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
+        return found
+
+    def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
+        """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
+        from levers.studies.analysis.tables import as_pandas, trials_frame
+
+        frame = trials_frame(self.frozen())
+        return as_pandas(frame) if pandas else frame
+
+
+def login_name() -> str:
+    """Who works here, for the log."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
 
 
 MAX_KEY = 200
@@ -124,7 +251,7 @@ class Study(StudyReading):
 
     def tell_sheet(self, path: "str | os.PathLike[str]") -> "SheetReport":
         """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
-        from levers.studies.sheet_runs import tell_sheet
+        from levers.studies.sheets.runs import tell_sheet
 
         return tell_sheet(self, path)
 
@@ -198,7 +325,7 @@ class Study(StudyReading):
 
         `workers` calls run at the same time, in threads of this process; other processes may work on the same study.
         """
-        from levers.studies.optimizing import run_study
+        from levers.studies.run import run_study
 
         return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
 

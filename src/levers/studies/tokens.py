@@ -5,7 +5,7 @@ import hmac
 import secrets
 import time
 
-from levers.core.checks import check_choice
+from levers.core.validation import check_choice
 from levers.errors import TokenError
 from levers.studies.storage.base import Storage, Token
 

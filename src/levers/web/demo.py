@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from levers.errors import LeversError, StudyError
-from levers.experiments.demonstration import Line, new_demo
+from levers.experiments.demo import Line, new_demo
 from levers.studies.study import Study
 from levers.web.service import Service, log
 

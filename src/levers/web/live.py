@@ -8,7 +8,7 @@ from anyio import to_thread
 from prometheus_client import Gauge
 
 from levers.errors import LeversError, StorageError
-from levers.web.refusing import RefusedError
+from levers.web.errors import RefusedError
 from levers.web.service import Service
 
 LOOK_SECONDS = 0.5

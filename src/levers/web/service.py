@@ -11,13 +11,12 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from levers.errors import NoSuchStudyError, StorageError
-from levers.studies.managing import load_study
-from levers.studies.reading import login_name
+from levers.studies.group_commit import Together
+from levers.studies.library import load_study
 from levers.studies.storage.base import Storage
-from levers.studies.study import Study
-from levers.studies.together import Together
+from levers.studies.study import Study, login_name
 from levers.studies.tokens import ROLES, find_token
-from levers.web.refusing import RefusedError
+from levers.web.errors import RefusedError
 
 COOKIE = "levers_token"
 """Holds a browser's token after it was typed in once."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from levers.testing.browser import Visitors
-from levers.testing.first_view import CHARTS, N_TOLD, make_large_study
-from levers.testing.http_load import running_server
+from harness.browser import Visitors
+from harness.first_view import CHARTS, N_TOLD, make_large_study
+from harness.http_load import running_server
 
 
 def test_the_first_view_of_a_large_study(chromium: Browser, tmp_path: Path) -> None:

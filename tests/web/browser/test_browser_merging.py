@@ -3,12 +3,12 @@
 import numpy as np
 from playwright.sync_api import expect
 
+from harness.browser import Visitors
 from levers.core.space import Level
-from levers.studies.managing import create_study, load_study
-from levers.studies.storage import open_storage
+from levers.studies.library import create_study, load_study
+from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
-from levers.testing.browser import Visitors
 
 SPACE: dict[str, list[Level]] = {"<b>heat</b>": ["low", "mid", "high"], "speed & 'co'": [1, 2, 3], "belt": ["A", "B"]}
 

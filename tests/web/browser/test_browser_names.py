@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness.browser import Visitors
 from levers.core.space import Space
-from levers.studies.managing import create_study, load_study
-from levers.testing.browser import Visitors
+from levers.studies.library import create_study, load_study
 
 SCRIPT, LONG, TURNED = "<script>alert(1)</script>", "long " + "x" * 195, "abc\u202edcba 123"
 NAMES = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from harness.browser import Visitors
 from levers.core.space import Space
-from levers.studies.managing import create_study, list_studies
-from levers.testing.browser import Visitors
+from levers.studies.library import create_study, list_studies
 
 SPACE = Space.of({"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]})
 WIDE_SPACE = {f"a rather long name of factor {k}": [f"level {level}" for level in range(4)] for k in range(30)}

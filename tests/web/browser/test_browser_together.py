@@ -6,14 +6,14 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Route, expect
 
+from harness.browser import Visitors
+from harness.http_load import running_server
 from levers.core.space import Space
 from levers.studies.events import Told
-from levers.studies.managing import create_study, load_study
-from levers.studies.storage import open_storage
+from levers.studies.library import create_study, load_study
+from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
-from levers.testing.browser import Visitors
-from levers.testing.http_load import running_server
 
 SPACE = Space.of({"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]})
 

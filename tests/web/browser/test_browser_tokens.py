@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from levers.studies.managing import create_study, load_study
-from levers.studies.storage import open_storage
+from harness.browser import Visitors
+from harness.http_load import running_server
+from levers.studies.library import create_study, load_study
+from levers.studies.storage.registry import open_storage
 from levers.studies.tokens import create_token, revoke_token
-from levers.testing.browser import Visitors
-from levers.testing.http_load import running_server
 
 STUDIES = ("oven", "press")
 REFUSED = ("status of 401", "status of 403")

@@ -9,8 +9,8 @@ import openpyxl
 import pytest
 from playwright.sync_api import Page, expect
 
-from levers.studies.managing import list_studies, load_study
-from levers.testing.browser import Visitors
+from harness.browser import Visitors
+from levers.studies.library import list_studies, load_study
 
 
 def outcome(heat: object, speed: object, rng: np.random.Generator) -> float:

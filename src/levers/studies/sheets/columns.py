@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from levers.core.space import Space
 from levers.errors import SheetError, raise_together
-from levers.studies.reserved import RESERVED
-from levers.studies.sheets.rows import listed, shown
-from levers.studies.sheets.text import neutral, plain, trimmed
+from levers.studies.sheets.cells import listed, neutral, plain, shown, trimmed
+from levers.studies.spec import RESERVED
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from levers.core.space import Space
 from levers.errors import SheetError
+from levers.studies.sheets.cells import Problems
 from levers.studies.sheets.columns import Columns, match_columns, recognised
-from levers.studies.sheets.rows import Problems
 
 DELIMITERS = (",", ";", "\t")
 _SEP_LINE = re.compile(rb"\s*\"?sep=(.)\"?[ ]*(?:\r\n|\r|\n|$)", re.IGNORECASE)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from levers.studies.storage.base import Answer, Stored, Token
-from levers.studies.storage.naming import deleted, exists_already, no_such_study
+from levers.studies.storage.base import Answer, Stored, Token, deleted, exists_already, no_such_study
 
 
 @dataclass(slots=True)

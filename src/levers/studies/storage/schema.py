@@ -1,9 +1,13 @@
-"""The tables. Migrations in `migrations/` make them; a test holds the two together."""
+"""The tables, and how Alembic makes and upgrades them: `migrations/` does it, and a test holds the two together."""
+
+from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Double,
+    Engine,
     ForeignKey,
     Index,
     Integer,
@@ -12,7 +16,11 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    inspect,
+    text,
 )
+
+from levers.errors import StorageError
 
 SCHEMA = "0002"
 """The migration that these tables are at."""
@@ -70,3 +78,59 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double, nullable=True),
 )
+
+
+VERSION_TABLE = "levers_schema"
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+def check_schema(engine: Engine, url: str) -> None:
+    """Make the tables in an empty database; refuse one that another version made."""
+    found = schema_of(engine)
+    if found is None:
+        _refuse_foreign(engine, url)
+        upgrade_schema(engine)
+    elif found != SCHEMA:
+        older = found < SCHEMA
+        todo = f"run `levers storage upgrade {url}`" if older else "install a newer levers"
+        raise StorageError(f"the storage {url} has schema {found}, this version needs {SCHEMA}; {todo}")
+
+
+def _refuse_foreign(engine: Engine, url: str) -> None:
+    """A database that somebody else uses must not get our tables beside theirs by accident."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        taken = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+    if taken and schema_of(engine) is None:
+        raise StorageError(f"the storage {url} already has a table {taken[0]!r} that is not of levers; use another")
+
+
+def schema_of(engine: Engine) -> str | None:
+    """The schema of a database; None when it has no tables of ours."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if not inspect(connection).has_table(VERSION_TABLE):
+            return None
+        return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+
+
+def upgrade_schema(engine: Engine) -> None:
+    """Bring the tables to this version's schema, in one transaction."""
+    from alembic import command  # only needed here, and slow to import
+
+    with engine.begin() as connection:
+        _lock(connection)
+        command.upgrade(configuration(connection), "head")
+
+
+def configuration(connection: Connection | None = None) -> "Config":  # type: ignore[name-defined] # noqa: F821
+    """Alembic's configuration for our migrations."""
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    return config
+
+
+def _lock(connection: Connection) -> None:
+    """Two processes may find the same empty database: the second waits here and finds it made."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(7209834517)"))

@@ -4,10 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
-from levers.studies.fold import Correction
-from levers.web.api.answering import Key, Name, changed, check_rows, responses, study_of
-from levers.web.api.shapes import Shape, Taken, Trials
-from levers.web.api.wire import Ask, Correct, Corrections, Fail, Import, Outcome, Told
+from levers.studies.state import Correction
+from levers.web.api.deps import Key, Name, changed, check_rows, responses, study_of
+from levers.web.api.schemas import Ask, Correct, Corrections, Fail, Import, Outcome, Shape, Taken, Told, Trials
 
 router = APIRouter(tags=["runs"])
 _ERRORS = responses(400, 404, 409, 413, changes=200)

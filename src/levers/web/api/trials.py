@@ -7,15 +7,13 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 
 from levers.errors import InvalidSettingError
-from levers.studies import views
+from levers.studies.analysis import views
+from levers.studies.analysis.describe import words
+from levers.studies.analysis.tables import trials_frame
 from levers.studies.events import Numbers
-from levers.studies.fold import StudyState
-from levers.studies.frames import trials_frame
-from levers.studies.trials import TrialState
-from levers.studies.words import words
-from levers.web.api.answering import Absent, Limit, Name, Offset, answer, page_size, responses, study_of
-from levers.web.api.shapes import LogEntry, Page, State, Trials, TrialShape
-from levers.web.api.wire import MOST
+from levers.studies.state import StudyState, TrialState
+from levers.web.api.deps import Absent, Limit, Name, Offset, answer, page_size, responses, study_of
+from levers.web.api.schemas import MOST, LogEntry, Page, State, Trials, TrialShape
 
 router = APIRouter(tags=["trials"])
 Worker = Annotated[Annotated[str, Field(max_length=200)] | Absent, Query(description="Only this worker's.")]
@@ -91,7 +89,7 @@ def log(request: Request, name: Name, offset: Offset = 0, limit: Limit = 100) ->
 def chosen(state: StudyState, only: str | None, worker: str | None, sort: str, down: bool) -> Numbers:
     """The numbers of the trials that are asked for, in the order that is asked for.
 
-    >>> from levers.studies.managing import create_study
+    >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
     >>> study.ask(2)[0].number
     0

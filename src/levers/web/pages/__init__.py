@@ -6,26 +6,12 @@ import re
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
+from levers.web.cache import Sights
 from levers.web.demo import Demos
-from levers.web.pages import (
-    access,
-    api_list,
-    compare,
-    creating,
-    files,
-    listing,
-    merging,
-    runs,
-    static,
-    study,
-    trials,
-    verdict,
-)
-from levers.web.pages.answering import is_quiet
-from levers.web.pages.rendering import here, page, service_of, visitor
-from levers.web.pages.words import lines_of
-from levers.web.paths import name_of, routed
-from levers.web.seen import Sights
+from levers.web.pages import files, new_study, runs, site, studies, study, trials, verdict
+from levers.web.pages.filters import lines_of
+from levers.web.pages.site import here, is_quiet, page, service_of, visitor
+from levers.web.urls import name_of, routed
 
 _WORDS = {
     400: "That request makes no sense here",
@@ -44,8 +30,8 @@ def add_pages(app: FastAPI) -> None:
     """Add all pages and static files."""
     service = app.state.service
     app.state.sights, app.state.demos = Sights(), Demos(service)
-    # `creating` before `study`: /studies/new is the form, unless a study has that name
-    for module in (static, listing, creating, access, compare, api_list, files, merging, runs, trials, verdict, study):
+    # `new_study` before `study`: /studies/new is the form, unless a study has that name
+    for module in (site, studies, new_study, files, runs, trials, verdict, study):
         app.include_router(module.router)
 
 
@@ -61,7 +47,7 @@ def error_page(request: Request, status: int, kind: str, message: str) -> Respon
         return JSONResponse({"kind": "problem", "message": "\n".join(lines_of(message))}, status)
     if status == 401:
         wrong = "" if "needs a token" in message else f"{message[:1].upper()}{message[1:]}."
-        return access.login(request, 401, wrong, here(request) if request.method == "GET" else "/")
+        return site.login(request, 401, wrong, here(request) if request.method == "GET" else "/")
     return page(request, "error.html", status, title=title, message=message, close=close, code=status)
 
 

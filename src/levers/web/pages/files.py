@@ -9,18 +9,17 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
 from levers.errors import InvalidSettingError, LeversError, SheetError
-from levers.studies import views
-from levers.studies.exporting import export_study
-from levers.studies.sheet_runs import tell_sheet, write_runs
-from levers.studies.sheets import read_sheet
+from levers.studies.analysis import views
+from levers.studies.analysis.describe import several
+from levers.studies.analysis.tables import export_study
+from levers.studies.sheets.read import read_sheet
+from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.studies.words import several
-from levers.web.forms import Posted, file_of
-from levers.web.pages.answering import answered, is_quiet
-from levers.web.pages.rendering import service_of
+from levers.web.errors import RefusedError, message_of, status_of
 from levers.web.pages.runs import study_address
+from levers.web.pages.site import answered, is_quiet, service_of
 from levers.web.pages.study import opened, show
-from levers.web.refusing import RefusedError, message_of, status_of
+from levers.web.security import Posted, file_of
 
 _KINDS = {
     ".csv": "text/csv; charset=utf-8",

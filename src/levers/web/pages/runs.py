@@ -8,19 +8,18 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData
 
 from levers.errors import InvalidSettingError, LeversError
-from levers.studies.accepting import new_outcomes
+from levers.studies.analysis.describe import several
 from levers.studies.events import numbers
+from levers.studies.outcomes import new_outcomes
+from levers.studies.state import TrialState
 from levers.studies.study import Study
-from levers.studies.trials import TrialState
-from levers.studies.words import several
-from levers.web.forms import Posted, text_of
-from levers.web.pages.answering import answered, is_quiet
-from levers.web.pages.rendering import service_of
+from levers.web.cache import who_told
+from levers.web.errors import message_of, status_of
+from levers.web.pages.filters import decimal, exact, has_comma, whole
+from levers.web.pages.site import answered, is_quiet, service_of
 from levers.web.pages.study import opened, show
-from levers.web.pages.words import decimal, exact, has_comma, whole
-from levers.web.paths import address
-from levers.web.refusing import message_of, status_of
-from levers.web.seen import who_told
+from levers.web.security import Posted, text_of
+from levers.web.urls import address
 
 MAX_REASON = 500
 router = APIRouter(include_in_schema=False)

@@ -1,6 +1,7 @@
 """The page of a study: where it stands, the runs that are out, charts, and how it follows what others do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -8,17 +9,235 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from levers.studies.fold import StudyState
+from levers.core.space import Level
+from levers.studies.analysis import views
+from levers.studies.analysis.describe import several
+from levers.studies.analysis.views import Best, Status
+from levers.studies.events import numbers
+from levers.studies.sheets.runs import block_numbers
+from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
-from levers.web.pages.headline import Headline
-from levers.web.pages.open_runs import open_runs
-from levers.web.pages.rendering import fragment, page, part, service_of
-from levers.web.paths import name_of
-from levers.web.refusing import RefusedError
-from levers.web.seen import Sight, Sights
+from levers.web.cache import Sight, Sights, who_told
+from levers.web.errors import RefusedError
+from levers.web.pages.filters import count, number, percent
+from levers.web.pages.site import fragment, page, part, service_of
+from levers.web.urls import name_of
 
 if TYPE_CHECKING:
-    from levers.studies.diagnostics import Additivity
+    from levers.studies.analysis.diagnostics import Additivity
+
+BAR = 1000.0
+"""Width of the bar of runs, in its own units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Runs so far, likely to go, and to go in the worst case, as widths of a bar."""
+
+    so_far: float
+    likely: float
+    worst: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a page says first."""
+
+    finished: bool
+    word: str
+    runs: str
+    to_go: str
+    action: str
+    note: str | None
+    lost: str
+    status: Status
+    best: Best | None
+    within: str | None
+    expected: str | None
+    bar: Bar | None
+
+    @classmethod
+    def of(cls, sight: Sight) -> "Headline":
+        """From the study's views."""
+        seen = sight.look()
+        status, best = seen.status, seen.best
+        finished = sight.is_finished
+        runs = several(status.n_complete, "run", "runs") + " so far"
+        if finished:
+            runs = several(status.n_complete, "run", "runs") + " made"
+        if status.n_past:
+            runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
+        return cls(
+            finished,
+            "Stop: there is a verdict" if finished else "Go on",
+            runs,
+            _to_go(status, finished),
+            _action(status, finished),
+            status.note,
+            _lost(status),
+            status,
+            best,
+            _within(sight, best),
+            _expected(best),
+            _bar(status),
+        )
+
+
+def _to_go(status: Status, finished: bool) -> str:
+    to_go = status.to_go
+    if finished:
+        return "no runs to go"
+    if to_go.worst_case is None:
+        return f"{count(to_go.now)} to go in this block, then more"
+    if to_go.likely is None:
+        return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this block"
+    if to_go.now >= to_go.worst_case:
+        return f"{count(to_go.now)} to go, all in this block"
+    if to_go.likely >= to_go.worst_case:
+        return f"{count(to_go.likely)} to go, {count(to_go.now)} in this block"
+    return (
+        f"about {count(to_go.likely)} to go, {count(to_go.worst_case)} in the worst case; "
+        f"{count(to_go.now)} in this block"
+    )
+
+
+def _action(status: Status, finished: bool) -> str:
+    if finished:
+        return "Read the verdict, and set the levers as it says."
+    if status.n_running:
+        ready = "Enter the outcome of the run that is out"
+        if status.n_running > 1:
+            ready = f"Enter the outcomes of the {count(status.n_running)} runs that are out"
+        return f"{ready}, or ask for more." if status.n_waiting else f"{ready}: what comes next depends on them."
+    return f"Ask for runs, make them in the order given, and enter their outcomes. {count(status.n_waiting)} are ready."
+
+
+def _lost(status: Status) -> str:
+    parts = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
+    return f"{' and '.join(parts)}; these runs are asked for again" if parts else ""
+
+
+def _within(sight: Sight, best: Best | None) -> str | None:
+    if best is None or best.within is None:
+        return None
+    sure = percent(1 - sight.state.spec.failure_prob)
+    when = "" if sight.is_finished else ", at whatever time you look"
+    return f"within {number(best.within)} of the best with probability {sure}{when}"
+
+
+def _expected(best: Best | None) -> str | None:
+    if best is None or best.predicted is None:
+        return None
+    return f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
+
+
+def _bar(status: Status) -> Bar | None:
+    done, to_go = status.n_complete, status.to_go
+    most = to_go.worst_case if to_go.worst_case is not None else to_go.now
+    if done + most == 0:
+        return None
+    likely = to_go.likely if to_go.likely is not None else to_go.now
+    unit = BAR / (done + max(most, likely))
+    words = f"{count(done)} runs made, about {count(likely)} to go, {count(most)} in the worst case"
+    return Bar(done * unit, likely * unit, max(most, likely) * unit, words)
+
+
+MOST_ROWS = 100
+"""Runs that a page lists; a sheet has them all."""
+MOST_KEPT = 1_000
+"""Rows that a page has shown and is told about, also when they are out no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run: what to set, what was typed, what became of it."""
+
+    trial: int
+    block: int
+    params: tuple[tuple[str, Level], ...]
+    worker: str
+    asked_at: float | None
+    is_open: bool
+    became: str = ""
+    typed: str = ""
+    problem: str = ""
+    may_correct: bool = False
+    is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRuns:
+    """The rows that a page has, and how many more are out."""
+
+    rows: list[RunRow]
+    n_open: int
+    n_waiting: int
+    names: tuple[str, ...]
+
+    @property
+    def n_more(self) -> int:
+        """Runs that are out and not listed."""
+        return max(self.n_open - sum(row.is_open for row in self.rows), 0)
+
+
+def open_runs(
+    sight: Sight,
+    study: Study,
+    shown: Iterable[int] = (),
+    typed: Mapping[int, str] | None = None,
+    problems: Mapping[int, str] | None = None,
+) -> OpenRuns:
+    """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer."""
+    state, wanted, wrong = sight.state, dict(typed or {}), dict(problems or {})
+    out = views.running(state)
+    kept = [t for t in (*shown, *wanted, *wrong) if 0 <= t < state.trials.n_trials]
+    listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
+    blocks = block_numbers(state, numbers(listed))
+    closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
+    tellers = who_told(study, state, closed) if closed else {}
+    rows = [
+        _row(views.trial(state, t), int(b), tellers.get(t), wanted.get(t, ""), wrong.get(t, ""))
+        for t, b in zip(listed, blocks.tolist(), strict=True)
+    ]
+    waiting = sight.views.status.n_waiting
+    return OpenRuns(rows, len(out), waiting, state.spec.space.names)
+
+
+def _row(trial: Trial, block: int, teller: str | None, typed: str, problem: str) -> RunRow:
+    is_open = trial.state is TrialState.RUNNING
+    return RunRow(
+        trial.number,
+        block,
+        tuple(trial.params.items()),
+        trial.worker or "",
+        trial.asked_at,
+        is_open,
+        "" if is_open else became(trial, teller),
+        typed,
+        problem,
+        trial.state is TrialState.COMPLETE and bool(typed),
+        trial.state is TrialState.COMPLETE,
+    )
+
+
+def became(trial: Trial, teller: str | None = None) -> str:
+    """What became of a run that is out no longer."""
+    match trial.state:
+        case TrialState.COMPLETE:
+            assert trial.value is not None  # of a complete trial
+            return f"told by {teller}: {number(trial.value)}" if teller else f"told: {number(trial.value)}"
+        case TrialState.FAIL:
+            return "reported as failed; it will be asked for again"
+        case TrialState.STALE:
+            return "its time was over; it goes to whoever asks next"
+        case TrialState.ABANDONED:
+            return "not needed any more"
+        case TrialState.RUNNING:
+            return "out"
+        case TrialState.WAITING:
+            return "not handed out yet"
+
 
 CHARTS = ("effects", "elimination", "forecast", "history", "evidence")
 """What is on the page from the start."""
@@ -121,14 +340,14 @@ def checks(request: Request, name: str, part_only: bool = False) -> Response:
 
 def doubt(sight: Sight) -> Any:
     """What the tests for interactions say."""
-    from levers.studies.diagnostics import additivity
+    from levers.studies.analysis.diagnostics import additivity
 
     return sight.kept("additivity", lambda: additivity(sight.state))
 
 
 def remedies(state: StudyState, found: "Additivity") -> list[tuple[str, str]]:
     """For each pair that seems to interact: its levers in words, and the query of the page that merges them."""
-    from levers.studies.diagnostics import can_merge
+    from levers.studies.analysis.diagnostics import can_merge
 
     groups, suspects = state.spec.merging.groups, [pair for pair in found.suspects if can_merge(state, pair)]
     pairs = [(*groups[pair.first], *groups[pair.second]) for pair in suspects]

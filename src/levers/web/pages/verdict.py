@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from levers.algorithms.base import Verdict
-from levers.studies.views import DOUBT, EffectRow
-from levers.web.pages.rendering import page
+from levers.studies.analysis.views import DOUBT, EffectRow
+from levers.web.cache import Sight
+from levers.web.pages.site import page
 from levers.web.pages.study import context, doubt, opened
-from levers.web.seen import Sight
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000

@@ -1,0 +1,1 @@
+"""Certified factorial selection, the default solver."""

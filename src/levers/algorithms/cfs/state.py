@@ -1,0 +1,149 @@
+"""Where a study by CFS stands, and what follows from that alone."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.algorithms.base import BlockRecord
+from levers.core.certificates.look import Look
+from levers.core.codec import serialisable
+from levers.core.designs.design import Design
+from levers.core.designs.estimate import BlockEstimate
+from levers.core.model.elimination import Elimination
+from levers.core.model.evidence import Evidence
+from levers.core.model.level_index import ActiveLevels, level_pairs, offsets
+from levers.core.model.moments import LevelSums
+from levers.core.space import Codes
+from levers.errors import OutcomeMismatchError
+
+SCREENING, LOOK, SELECTION = "screening", "look", "selection"
+PAST = "past data"
+"""The stage of runs that were made before or beside the study."""
+RULES = 2
+"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own, and made other
+designs."""
+
+
+@serialisable("CfsState")
+@dataclass(frozen=True, eq=False)
+class CfsState:
+    """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection."""
+
+    stage: str
+    target: float
+    active: ActiveLevels
+    leaders: tuple[int, ...]
+    evidence: Evidence
+    sums: LevelSums
+    seed: int | None = None
+    digest: str | None = None
+    rho: float | None = None
+    parents: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()
+    upper_loss: float | None = None
+    noise_sd: float | None = None
+    residual_square: float = 0.0
+    residual_dof: int = 0
+    n_runs: int = 0
+    eliminations: tuple[Elimination, ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
+    certified: float | None = None
+    finished: bool = False
+    selected: bool = False
+    look: Look | None = None
+    rules: int = 1
+
+    @property
+    def looked(self) -> bool:
+        """Whether the look has been had."""
+        return any(block.stage == LOOK for block in self.blocks)
+
+    @property
+    def reach(self) -> float:
+        """The share of the tolerance that the look may have lost already."""
+        return self.look.reach if self.look is not None and self.looked else 0.0
+
+    @property
+    def n_past(self) -> int:
+        """Runs that count as evidence, but were not asked for."""
+        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
+
+    @cached_property
+    def open_factors(self) -> tuple[int, ...]:
+        """The factors that the current block varies."""
+        closed = set(self.closed)
+        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
+
+    @cached_property
+    def open_sizes(self) -> tuple[int, ...]:
+        """How many levels of them are in play."""
+        return tuple(len(self.active[k]) for k in self.open_factors)
+
+    def at_stake(self, max_parents: int | None) -> tuple[int, ...]:
+        """The level counts that a selection certifies: of parents found, and of as many others as there can be."""
+        if max_parents is None:
+            return tuple(sorted(self.open_sizes))
+        sizes = dict(zip(self.open_factors, self.open_sizes, strict=True))
+        spare = max(max_parents - len(self.parents), 0)
+        others = sorted((m for k, m in sizes.items() if k not in self.parents), reverse=True)
+        return tuple(sorted([m for k, m in sizes.items() if k in self.parents] + others[:spare]))
+
+    def rows(self, design: Design, most: int) -> Codes:
+        """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
+        done = self.sums.n_runs
+        return _placed(design, done, min(done + most, design.n_runs), self.active, self.open_factors, self.leaders)
+
+    def design_of(self, codes: Codes) -> Design:
+        """The design that a block's rows are: settled factors at their leaders, the others among levels in play."""
+        columns = []
+        for k, levels in enumerate(self.active):
+            allowed = levels if k in self.open_factors else (self.leaders[k],)
+            place = np.searchsorted(np.asarray(levels), codes[:, k]).astype(np.int16)
+            if not np.isin(codes[:, k], allowed).all():
+                raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
+            if k in self.open_factors:
+                columns.append(place)
+        rows = np.stack(columns, axis=1)
+        rows.flags.writeable = False
+        return Design(rows, self.open_sizes, "as stored")
+
+    def block_sums(self, design: Design) -> LevelSums:
+        """The block's sums over the levels in play, in the design's own numbering."""
+        sums = self.sums
+        starts = offsets(sums.n_levels).tolist()
+        at = [starts[k] + level for k in self.open_factors for level in self.active[k]]
+        return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
+
+    def pairs(self, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A block's differences and their variances, placed among all factors and levels."""
+        differences = np.zeros_like(self.evidence.weighted)
+        variances = np.full_like(differences, np.inf)
+        factor = np.repeat(self.open_factors, estimate.sizes)
+        level = np.concatenate([self.active[k] for k in self.open_factors])
+        these, those = level_pairs(estimate.sizes)
+        at = factor[these], level[these], level[those]
+        differences[at] = estimate.differences
+        variances[at] = estimate.spreads
+        return differences, variances
+
+
+@lru_cache(maxsize=1)
+def _placed(
+    design: Design,
+    begin: int,
+    end: int,
+    active: ActiveLevels,
+    open_factors: tuple[int, ...],
+    leaders: tuple[int, ...],
+) -> Codes:
+    """A design's rows from one to another as level positions of all factors. Remembered, from asking to telling."""
+    due = design.rows[begin:end]
+    in_play = np.array([level for k in open_factors for level in active[k]], dtype=np.int16)
+    codes = in_play.take(due + offsets(design.sizes)[:-1])
+    if len(open_factors) < len(active):
+        levels, codes = codes, np.tile(np.asarray(leaders, dtype=np.int16), (len(due), 1))
+        codes[:, open_factors] = levels
+    codes.flags.writeable = False
+    return codes

@@ -1,0 +1,1 @@
+"""Charts of studies: what they say, and how they look on a page and in a file."""

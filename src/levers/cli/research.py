@@ -1,0 +1,324 @@
+"""`levers plan`, `compare`, `reproduce`, `demo`: before the first run, and on simulated worlds."""
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from levers.algorithms.base import Problem, Verdict
+from levers.algorithms.modl import Modl
+from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
+from levers.cli.output import Format, console, print_verdict, rows_as_csv, rows_as_json, rows_as_table
+from levers.cli.service import import_serving, serve_storage
+from levers.core.certificates.sample_size import SCHEDULES
+from levers.core.validation import check_count
+from levers.errors import InvalidSettingError
+from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
+from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
+from levers.experiments.plan import Plan
+from levers.experiments.plan import plan as make_plan
+from levers.experiments.runner import run_on_world
+from levers.progress import progress_bar
+from levers.reproduction.claims import check_claims
+from levers.reproduction.report import write_report
+from levers.reproduction.run import ALL, all_tasks
+from levers.reproduction.run import reproduce as run_experiments
+from levers.reproduction.sweeps import Task
+from levers.studies.storage.registry import open_storage
+from levers.studies.study import Study
+from levers.worlds.named import factory_line
+from levers.worlds.scm import World, best_assignment, gap, true_parents
+
+_ROWS = {
+    "one_shot_runs": "one balanced design that settles everything",
+    "worst_case_runs": "the adaptive solver, at most",
+    "runs_if_nothing_matters": "about, if no factor matters",
+    "runs_if_few_matter": "about, if a few factors matter",
+    "modl_runs": "the paper's method (MODL), if nothing can be eliminated",
+    "one_at_a_time_runs": "one factor at a time, with the same precision",
+    "full_factorial": "every setting once",
+    "necessary_runs": "limit of any balanced fixed-size design",
+    "lower_bound": "limit of any method, on its worst effects",
+}
+
+
+def parse_levels(text: str) -> list[int]:
+    """`4x10` is ten factors of four levels; parts are joined by commas.
+
+    >>> parse_levels("4x3,2,5x2")
+    [4, 4, 4, 2, 5, 5]
+    """
+    sizes: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:x(\d+))?\s*", part)
+        if not match:
+            raise InvalidSettingError(f"levels must look like 4x10 or 3,4,5 or 4x3,2, not {text!r}")
+        sizes += [int(match[1])] * int(match[2] or 1)
+    return sizes
+
+
+def plan(
+    levels: Annotated[str, typer.Option(help="Levels of each factor: 4x10, or 3,4,5, or a mix.")],
+    tolerance: Annotated[float | None, typer.Option(help="How far from the best is good enough.")] = None,
+    failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that.")] = 0.1,
+    noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
+    max_parents: Annotated[int | None, typer.Option(help="At most so many factors matter.")] = None,
+    min_effect: Annotated[float | None, typer.Option(help="A factor that matters moves the outcome so much.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Runs available, instead of a tolerance.")] = None,
+    certificate: Annotated[str, typer.Option(help="slippage, proven or subgaussian.")] = "slippage",
+    output: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Say how many runs a study takes, what each assumption buys, and how far from the limits that is.
+
+    \b
+    Examples:
+      levers plan --levels 4x10 --tolerance .5 --noise-sd 1
+      levers plan --levels 3,4,5,2 --budget 200
+      levers plan --levels 5x30 --tolerance .5 --max-parents 4 --format json
+    """
+    if output not in ("table", "json"):
+        raise InvalidSettingError(f"--format must be table or json, not {output!r}")
+    found = make_plan(
+        parse_levels(levels),
+        tolerance=tolerance,
+        failure_prob=failure_prob,
+        noise_sd=noise_sd,
+        max_parents=max_parents,
+        min_effect=min_effect,
+        budget=budget,
+        certificate=certificate,
+    )
+    if output == "json":
+        typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
+    else:
+        _print(found)
+
+
+def _print(found: Plan) -> None:
+    out = console()
+    out.print(
+        f"[bold]{found.n_factors} factors[/bold], within {found.tolerance:.3g} of the best with probability "
+        f"{1 - found.failure_prob:.0%}, noise sd {found.noise_sd:g}\n"
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("runs", justify="right", style="bold")
+    table.add_column("what for")
+    for name, text in _ROWS.items():
+        value = getattr(found, name)
+        if value is not None:
+            table.add_row(f"{value:,}" if value < 10**15 else f"10^{len(str(value)) - 1}", text)
+    out.print(table)
+    trade = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    trade.add_column("tolerance", justify="right")
+    trade.add_column("runs of one design", justify="right", style="bold")
+    for row in found.trade_off:
+        trade.add_row(f"{row.tolerance:.3g}", f"{row.runs:,}")
+    out.print(trade)
+    if found.over_lower_bound is None:
+        return
+    ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
+    out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """`3-6` or `4` as a pair of whole numbers.
+
+    >>> parse_range("3-6"), parse_range("4")
+    ((3, 6), (4, 4))
+    """
+    low, _, high = text.partition("-")
+    try:
+        return int(low), int(high or low)
+    except ValueError:
+        raise InvalidSettingError(f"levels must look like 3-6 or 4, not {text!r}") from None
+
+
+def compare(
+    factors: Annotated[int, typer.Option(help="Number of factors (K).")] = 10,
+    parents: Annotated[int, typer.Option(help="How many of them influence the outcome (P_Y).")] = 3,
+    levels: Annotated[str, typer.Option(help="Levels per factor, a range like 3-6 or one number.")] = "3-6",
+    tolerance: Annotated[float, typer.Option(help="How far from the best is good enough (eps).")] = 0.5,
+    failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that (delta).")] = 0.1,
+    noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
+    worlds: Annotated[int, typer.Option(help="Number of random worlds.")] = 20,
+    repeats: Annotated[int, typer.Option(help="Runs of each algorithm on each world.")] = 5,
+    algorithms: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(DEFAULT_ALGORITHMS),
+    known_parents: Annotated[
+        bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
+    ] = False,
+    known_min_effect: Annotated[
+        bool, typer.Option("--known-min-effect", help="Tell the algorithms the least range of a parent's effects.")
+    ] = False,
+    schedule: Annotated[str, typer.Option(help=f"MODL's widths: {', '.join(SCHEDULES)}.")] = SCHEDULES[0],
+    degree: Annotated[float, typer.Option(help="Expected degree of the causal graph.")] = 3.0,
+    interaction: Annotated[float, typer.Option(help="Strength of interactions that break additivity (alpha).")] = 0.0,
+    min_effect: Annotated[float, typer.Option(help="Least range of every parent's effects.")] = 0.0,
+    max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a factor; -1 for none.")] = 6,
+    workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
+    output: Annotated[Format, typer.Option("--format", help="How to print the result.")] = Format.table,
+) -> None:
+    """Compare algorithms on the same random worlds of the paper.
+
+    \b
+    Examples:
+      levers compare --factors 10 --parents 3
+      levers compare --algorithms modl,successive-elimination --factors 4 --parents 2 --format csv
+      levers compare --schedule proof --factors 5 --parents 2 --min-effect 0.5
+    """
+    plan = Comparison(
+        n_factors=factors,
+        n_parents=parents,
+        levels=parse_range(levels),
+        tolerance=tolerance,
+        failure_prob=failure_prob,
+        noise_sd=noise_sd,
+        n_worlds=worlds,
+        n_repeats=repeats,
+        algorithms=tuple(name.strip() for name in algorithms.split(",") if name.strip()),
+        known_parents=known_parents,
+        known_min_effect=known_min_effect,
+        schedule=schedule,
+        degree=degree,
+        interaction=interaction,
+        min_effect=min_effect,
+        max_in_degree=None if max_in_degree < 0 else max_in_degree,
+        seed=seed,
+    )
+    records = []
+    with progress_bar("studies", len(plan.tasks()) * len(plan.algorithms)) as advance:
+        for batch in run_tasks(plan, workers or os.cpu_count() or 1):
+            records += batch
+            advance(len(batch), f"world {batch[0].world + 1} of {worlds}")
+    summaries = summarise(plan.algorithms, records)
+    if output is Format.table:
+        out = console()
+        title = f"{factors} factors, {parents} parents, {worlds} worlds x {repeats}"
+        out.print(rows_as_table(summaries, title, out.width))
+    else:
+        typer.echo(rows_as_json(summaries) if output is Format.json else rows_as_csv(summaries))
+
+
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="all, parents, elimination, support, degree, misspecification or hardness.", metavar="WHAT"
+        ),
+    ] = ALL,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for results.")] = Path("reproduction"),
+    size: Annotated[
+        str, typer.Option(help="smoke (seconds), notebook (20 worlds x 5) or paper (20 x 50).")
+    ] = "notebook",
+    workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 2,
+    scheduler: Annotated[str | None, typer.Option(help="A dask scheduler, for example tcp://127.0.0.1:8786.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same tables, byte for byte.")] = 0,
+) -> None:
+    """Run the paper's experiments, draw its figures, and check what its text says.
+
+    Stop it whenever you like; the same command goes on where it was.
+
+    \b
+    Examples:
+      levers reproduce all --size smoke -o results
+      levers reproduce parents --size paper --workers 8 -o results
+      levers reproduce all --size paper --scheduler tcp://127.0.0.1:8786 -o results
+    """
+    _, tasks = all_tasks(what, size, seed)
+    with progress_bar("tasks", len(tasks)) as advance:
+        shown = 0
+
+        def on_task(task: Task, done: int, of: int) -> None:
+            nonlocal shown
+            advance(done - shown, task.sweep)
+            shown = done
+
+        found = run_experiments(
+            what, output, size=size, seed=seed, workers=workers, scheduler=scheduler, on_task=on_task
+        )
+    claims = check_claims(found)
+    report = write_report(found, claims, output)
+    out = console()
+    for claim in claims:
+        colour = {"holds": "green", "does not hold": "red"}.get(claim.verdict, "yellow")
+        out.print(Text.assemble((f"{claim.verdict:22}", colour), f" {claim.name}: {claim.measured}"))
+    out.print(Text(f"\n{found.runs.height:,} runs of studies in {found.seconds:.0f} s; report: {report}"))
+
+
+DEMO_STORAGE = "sqlite:///levers-demo.db"
+
+
+def demo(
+    algorithm: Annotated[str, typer.Option(help="Which algorithm runs the study.")] = DEFAULT_ALGORITHM,
+    seed: Annotated[int, typer.Option(help="Same seed, same study.")] = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Keep the study, and show it in a browser.")] = False,
+    storage: Annotated[str, typer.Option(help="Where --serve keeps it.")] = DEMO_STORAGE,
+    port: Annotated[int, typer.Option(help="Where --serve listens; 0 takes a free port.")] = 8080,
+) -> None:
+    """Study a simulated injection-moulding line with 12 levers, from start to verdict.
+
+    \b
+    Examples:
+      levers demo --seed 3
+      levers demo --serve
+    """
+    check_count("seed", seed, 0)
+    world = factory_line()
+    space = world.space
+    problem = Problem(space, TOLERANCE, FAILURE_PROB, world.outcome.noise_sd)
+    make_algorithm(algorithm, problem)  # refuses what it cannot do, before anything is printed
+    out = console()
+    out.print(
+        f"[bold]An injection-moulding line with {space.n_factors} levers[/bold], "
+        f"{space.n_assignments:,} possible settings.\n"
+        f"Wanted: a setting whose share of good parts is within {TOLERANCE} points of the best possible one, "
+        f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
+    )
+    study = new_demo(open_storage(storage if serve else None), seed=seed, algorithm=algorithm)
+    verdict = _run(study, seed)
+    print_verdict(out, verdict)
+    _report(out, world, verdict, problem, seed)
+    if serve:
+        out.print(f"\n[bold]The study[/bold] {study.name!r} is in {study.storage.url}", highlight=False)
+        address = import_serving().Address(port=port)
+        serve_storage(study.storage, address, page=f"/studies/{quote(study.name, safe='')}")
+
+
+def _run(study: Study, seed: int) -> Verdict:
+    with progress_bar("runs on the line", None) as advance:
+        run_demo(study, Line(seed), advance)
+    return study.verdict()
+
+
+def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed: int) -> None:
+    paper = verdict if verdict.algorithm == "modl" else run_on_world(Modl(problem), world, seed)
+    every = world.space.n_assignments
+    loss = gap(world, verdict.assignment.codes)
+    found, true = set(verdict.parents or ()), set(true_parents(world))
+    out.print(
+        f"\n[bold]Certificate[/bold]  within {verdict.tolerance:.2g} of the best with probability at least "
+        f"{1 - verdict.failure_prob:.0%}: {verdict.guarantee}."
+    )
+    out.print(f"[bold]Levers that matter[/bold]  {', '.join(verdict.parents or ())}")
+    out.print(f"[bold]Runs used[/bold]  {verdict.n_runs:,}")
+    if verdict is not paper:
+        out.print(
+            f"  the paper's method (MODL) on the same line: {paper.n_runs:,}, "
+            f"{paper.n_runs / verdict.n_runs:.1f} times as many"
+        )
+    out.print(f"  every setting once: {every:,}, {every / verdict.n_runs:,.0f} times as many")
+    best = best_assignment(world)
+    out.print(
+        f"\nBecause this line is simulated, the truth is known: the setting found is {loss:.2f} points below the best, "
+        f"and the levers named are {'exactly' if found == true else 'not exactly'} those that matter "
+        f"(best: {', '.join(f'{name} {best[name]}' for name in sorted(true))})."
+    )

@@ -1,0 +1,296 @@
+"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `trials`, `export`, `log`: what a study says."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from levers.algorithms.base import Verdict
+from levers.algorithms.cfs.state import PAST
+from levers.cli.options import (
+    DEFAULT,
+    FormatOption,
+    Name,
+    StorageOption,
+    TokenOption,
+    UrlOption,
+    at_url,
+    open_study,
+    plain,
+    reach_study,
+    say_json,
+    say_rows,
+    when,
+)
+from levers.cli.output import Format, as_table, console, level_text, print_verdict, table_width
+from levers.core.space import Level
+from levers.errors import InvalidSettingError, NotFinishedError
+from levers.studies.analysis.describe import several, words
+from levers.studies.events import Record
+from levers.studies.sheets.runs import block_numbers
+from levers.studies.state import TrialState
+from levers.studies.study import Study
+
+if TYPE_CHECKING:
+    import polars
+
+    from levers.client import RemoteStudy
+
+
+def status(
+    context: typer.Context,
+    name: Name,
+    storage: StorageOption = DEFAULT,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    output: FormatOption = Format.table,
+) -> None:
+    """Where a study stands: runs made, runs to go, the leading setting, corrections.
+
+    \b
+    Example:
+      levers status oven
+    """
+    study = reach_study(context, name)
+    found, best = study.status(), study.best()
+    if output is Format.json:
+        say_json({**plain(found), "best": None if best is None else {**plain(best), "params": dict(best.params)}})
+        return
+    if output is Format.csv:
+        say_rows([found], output, "")
+        return
+    typer.echo(f"{found.name}: {found.state}, {found.stage}, {found.goal} with {found.algorithm}")
+    out = several(found.n_running, "run", "runs")
+    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this block")
+    if found.n_failed or found.n_stale:
+        typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
+    if found.n_past:
+        typer.echo(f"  {found.n_past} imported runs")
+    finished = found.state == "finished"
+    typer.echo("  no runs to go" if finished else f"  {found.to_go}")
+    if found.note is not None:
+        typer.echo(f"  {found.note}")
+    if best is not None:
+        typer.echo(f"  {'chosen' if finished else 'leading'}: {_settings(best.params)}")
+        if best.within is not None:
+            sure = f"{1 - study.spec.failure_prob:.0%}" + ("" if finished else ", at whatever time you look")
+            typer.echo(f"  within {best.within:.3g} of the best with probability {sure}")
+        if best.predicted is not None:
+            typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
+    corrections = study.state.corrections if isinstance(study, Study) else []  # a service has them in its log
+    for correction in corrections[-5:]:
+        typer.echo(
+            f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
+            f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
+        )
+
+
+def effects(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+    """What each level loses against the leading one, with intervals that all hold at once.
+
+    \b
+    Example:
+      levers effects oven --format csv
+    """
+    _say_effects(open_study(name, storage), output)
+
+
+def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+    """How many runs are still to go.
+
+    \b
+    Example:
+      levers forecast oven
+    """
+    found = open_study(name, storage).forecast()
+    if output is Format.table:
+        typer.echo(str(found))
+    elif output is Format.json:
+        say_json(found)
+    else:
+        say_rows([found], output, "")
+
+
+def verdict(
+    context: typer.Context,
+    name: Name,
+    storage: StorageOption = DEFAULT,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    output: FormatOption = Format.table,
+) -> None:
+    """The answer and its guarantee. Exit code 3 while the study is not finished.
+
+    \b
+    Example:
+      levers verdict oven --format json
+    """
+    study = reach_study(context, name)
+    if not study.is_finished:
+        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; {at_url(context, 'status', name)}")
+    found = study.verdict()
+    if output is Format.table:
+        _print_verdict(study, found)
+    elif output is Format.csv:
+        _say_effects(study, output)
+    else:
+        say_json(
+            {
+                "assignment": dict(study.best_params),
+                "tolerance": found.tolerance,
+                "failure_prob": found.failure_prob,
+                "guarantee": found.guarantee,
+                "certificate": found.certificate,
+                "noise": found.noise,
+                "goal": found.goal,
+                "algorithm": found.algorithm,
+                "parents": found.parents,
+                "n_runs": found.n_runs,
+                "runs_by_stage": dict(found.runs_by_stage),
+                "effects": study.effects(),
+            }
+        )
+
+
+def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
+    print_verdict(console(), found)
+    typer.echo(f"Set {_settings(study.best_params)}.")
+    typer.echo(
+        f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
+        f"{found.guarantee}."
+    )
+    stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
+    past = dict(found.runs_by_stage).get(PAST, 0)
+    typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
+
+
+def _say_effects(study: "Study | RemoteStudy", output: Format) -> None:
+    rows = study.effects()
+    if output is not Format.json:  # which has kinds of levels of its own
+        rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
+    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
+
+
+def _settings(params: Mapping[str, Level]) -> str:
+    return ", ".join(f"{factor}={level_text(level)}" for factor, level in params.items())
+
+
+def plot(
+    name: Name,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination or forecast.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .svg or .html file.")],
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Draw a picture of a study.
+
+    \b
+    Examples:
+      levers plot oven effects -o effects.png
+      levers plot oven elimination -o elimination.html
+    """
+    from levers.charts.picture import save_plot
+
+    save_plot(open_study(name, storage), kind, output)
+    typer.echo(f"wrote {output}")
+
+
+MOST_ROWS = 50
+
+
+def trials(
+    name: Name,
+    state: Annotated[str | None, typer.Option(help="Only those in this state, for example running.")] = None,
+    storage: StorageOption = DEFAULT,
+    output: FormatOption = Format.table,
+) -> None:
+    """List the trials.
+
+    \b
+    Example:
+      levers trials oven --state running --format csv
+    """
+    import polars as pl
+
+    study = open_study(name, storage)
+    frame = study.trials_dataframe()
+    frame = frame.with_columns(pl.Series("block", block_numbers(study.state, frame["trial"].to_numpy())))
+    if state is not None:
+        known = [s.name for s in TrialState]
+        if state.upper() not in known:
+            raise InvalidSettingError(f"there is no state {state!r}; states are {', '.join(known)}")
+        frame = frame.filter(frame["state"] == state.upper())
+    if output is Format.json:
+        typer.echo(frame.write_json())
+    elif output is Format.csv:
+        typer.echo(frame.write_csv().rstrip("\n"))
+    else:
+        _print(frame, study.space.names)
+
+
+def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
+    """A table of the first trials, with as many factors as the screen is wide enough for."""
+    out, first = console(), frame.head(MOST_ROWS)
+    columns = {name: [level_text(value) for value in first[name]] for name in ("trial", "block", "state")}
+    outcome = ["-" if value is None else f"{value:.6g}" for value in first["outcome"]]
+    shown: dict[str, list[str]] = {}
+    for factor in factors:
+        tried = {**shown, factor: [level_text(value) for value in first[factor]]}
+        if table_width({**columns, **tried, "outcome": outcome}) > out.width:
+            break
+        shown = tried
+    title = f"{frame.height} trials"
+    if frame.height > MOST_ROWS:
+        title += f", the first {MOST_ROWS} shown"
+    if len(shown) < len(factors):
+        title += f", {len(factors) - len(shown)} of {len(factors)} factors left out"
+    complete = frame.height <= MOST_ROWS and len(shown) == len(factors)
+    typer.echo(title if complete else f"{title}; --format csv has all")
+    out.print(as_table({**columns, **shown, "outcome": outcome}, {"state", *shown}))
+
+
+def export(
+    name: Name,
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")],
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.
+
+    \b
+    Examples:
+      levers export oven -o trials.csv
+      levers export oven -o verdict.json
+    """
+    from levers.studies.analysis.tables import export_study
+
+    export_study(open_study(name, storage), output)
+    typer.echo(f"wrote {output}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """An event: its place in the log, when, who, and what."""
+
+    seq: int
+    time: str
+    who: str
+    what: str
+
+    @classmethod
+    def of(cls, record: Record) -> "LogRow":
+        """From the record."""
+        return cls(record.seq, when(record.at), record.who, words(record.event))
+
+
+def log(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+    """Every event of a study: who did what, and when. Nothing is ever removed from it.
+
+    \b
+    Example:
+      levers log oven --format csv
+    """
+    study = open_study(name, storage)
+    stored = study.storage.read(study.storage.find(study.name), 0)
+    say_rows([LogRow.of(one.record()) for one in stored], output, f"Log of {name}")

@@ -1,0 +1,203 @@
+"""`levers dashboard`, `storage`, `token`: the service and the storage behind it."""
+
+import logging
+import os
+import re
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from levers.cli.options import DEFAULT, FormatOption, StorageOption, command, missing_file, say_rows, when
+from levers.cli.output import Format
+from levers.core.validation import check_choice
+from levers.errors import InvalidSettingError, StorageError
+from levers.studies.storage.base import Storage
+from levers.studies.storage.registry import close_storages, default_storage, open_storage
+from levers.studies.tokens import create_token, revoke_token
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def dashboard(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STORAGE", help="sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; only a loopback one works without a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8080,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Ask for a token on a loopback address too, as behind a proxy.")
+    ] = False,
+    certificate: Annotated[Path | None, typer.Option(help="A PEM file, to serve https.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key, a PEM file.")] = None,
+    public_url: Annotated[
+        str | None, typer.Option(help="How browsers call a proxy in front of it, such as https://lab.example.org.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info (every request), warning or error.")] = "warning",
+) -> None:
+    """Serve the dashboard and the HTTP API, until Ctrl-C.
+
+    \b
+    Examples:
+      levers dashboard
+      levers dashboard sqlite:///levers.db --port 8888
+      levers token create --role write && levers dashboard --host 0.0.0.0
+    """
+    check_choice("log-level", log_level, LOG_LEVELS)
+    if not 0 <= port <= 65535:
+        raise InvalidSettingError(f"a port is 0 to 65535, not {port}")
+    if (certificate is None) != (key is None):
+        raise InvalidSettingError("https needs both --certificate and --key")
+    if public_url is not None and not re.fullmatch(r"https?://[^/\s]+/?", public_url):
+        raise InvalidSettingError(f"a public address looks like https://lab.example.org, not {public_url!r}")
+    for file in (certificate, key):
+        if file is not None and not file.is_file():
+            raise InvalidSettingError(f"there is no file {file}")
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    address = import_serving().Address(host, port, certificate and str(certificate), key and str(key), public_url)
+    if not address.is_loopback and certificate is None:
+        typer.echo("note: without --certificate, tokens and outcomes travel in the clear", err=True)
+    serve_storage(open_storage(url or default_storage()), address, needs_token=require_token)
+
+
+def serve_storage(storage: Storage, address: Any, *, needs_token: bool = False, page: str = "") -> None:
+    """Serve until Ctrl-C, and say where: the address of a page, when there is one to look at first."""
+    serving = import_serving()
+    service = serving.new_service(storage, address, needs_token=needs_token)
+    serving.serve(service, address, lambda where: typer.echo(f"the dashboard is at {where}{page} (Ctrl-C ends it)"))
+    typer.echo("ended; everything that was told is in the storage")
+    if any(t is not threading.main_thread() and not t.daemon and t.is_alive() for t in threading.enumerate()):
+        # somebody's long computation goes on in a thread that cannot be stopped, for an answer that nobody waits for
+        close_storages()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def import_serving() -> ModuleType:
+    """The service's own libraries, which studies do without."""
+    try:
+        from levers.web import server
+    except ModuleNotFoundError as error:
+        raise InvalidSettingError(f"{error.name} is not installed; install levers[dashboard]") from None
+    return server
+
+
+storage_app = typer.Typer(no_args_is_help=True, help="Look after a storage.", rich_markup_mode=None)
+Url = Annotated[
+    str | None,
+    typer.Argument(metavar="URL", help="sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."),
+]
+
+
+@storage_app.command()
+def upgrade(url: Url = None) -> None:
+    """Bring a storage of an older version to this one's schema. Make a copy first, as with any upgrade.
+
+    \b
+    Example:
+      levers storage upgrade sqlite:///levers.db
+    """
+    from levers.studies.storage.sql import upgrade_storage
+
+    storage = url or default_storage()
+    path = missing_file(storage)
+    if path is not None:
+        raise StorageError(f"there is no storage to upgrade: {path} does not exist here")
+    before, after = upgrade_storage(storage)
+    typer.echo(f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}: nothing to do")
+
+
+token_app = typer.Typer(no_args_is_help=True, help="Tokens for the service.", rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token in a list; its secret is not kept anywhere."""
+
+    id: str
+    role: str
+    study: str
+    note: str
+    created: str
+    revoked: str
+
+
+@token_app.command()
+def create(
+    role: Annotated[
+        str, typer.Option(help="read: look; write: also ask, tell and correct; admin: also create and delete.")
+    ],
+    study: Annotated[str | None, typer.Option(help="For this study only.")] = None,
+    note: Annotated[str, typer.Option(help="Whose it is: the log will say so.")] = "",
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Make a token. It is shown once; only a digest of it is kept.
+
+    \b
+    Examples:
+      levers token create --role write --note "bench 2"
+      levers token create --role read --study oven
+    """
+    text = create_token(open_storage(storage), role, study, note)
+    typer.echo(text)
+    typer.echo(
+        f"keep it: it is not shown again. `{command('token', 'revoke', text.split('_')[1])}` ends it.\n"
+        "Use it as `Authorization: Bearer ...`, in LEVERS_TOKEN, or on the login page of the dashboard.",
+        err=True,
+    )
+
+
+@token_app.command("list")
+def list_tokens(storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+    """List the tokens, also those that were revoked.
+
+    \b
+    Example:
+      levers token list --format json
+    """
+    opened = _existing(storage)
+    names = dict(opened.names())
+    rows = [
+        TokenRow(
+            token.id,
+            token.role,
+            "" if token.study is None else names.get(token.study, "?"),
+            token.note,
+            when(token.created_at),
+            "" if token.revoked_at is None else when(token.revoked_at),
+        )
+        for token in opened.tokens()
+    ]
+    say_rows(rows, output, "Tokens", ("note", "created"), "there are no tokens; `levers token create` makes one")
+
+
+@token_app.command()
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `levers token list` shows it.")],
+    storage: StorageOption = DEFAULT,
+) -> None:
+    """Let a token open nothing any more, from the next request on.
+
+    \b
+    Example:
+      levers token revoke 5f0c22d0a1b3
+    """
+    revoke_token(_existing(storage), token_id)
+    typer.echo(f"revoked {token_id}")
+
+
+def _existing(storage: str) -> Storage:
+    """A storage that is there; looking for tokens does not make a file."""
+    path = missing_file(storage)
+    if path is not None:
+        raise StorageError(f"there are no tokens: {path} does not exist here")
+    return open_storage(storage)

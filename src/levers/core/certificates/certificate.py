@@ -1,0 +1,187 @@
+"""The fixed-size certificate: how often the sum of regrets of factor-wise selection can exceed the tolerance.
+
+n runs, balanced and orthogonal, give each level mean of factor k the standard error s_k = sigma sqrt(m_k / n),
+independent over factors. Each factor's empirical best is chosen. Everything depends on the runs through one number, the
+scale u = tolerance sqrt(n) / sigma, so a certificate is solved once for u; any of n, tolerance and sigma follows. All
+bounds are rounded up. The argument is in docs/theory, sections 2 to 4.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.core.certificates.sums import dp_bound, dp_work, proven_gain
+from levers.core.certificates.tails import slippage_tail, tail_grid
+from levers.core.validation import check_choice, check_count, check_probability
+from levers.errors import InvalidSettingError
+
+CERTIFICATES = ("slippage", "proven", "subgaussian")
+LEAST_FAILURE_PROB = 1e-9
+"""Below this the tables of tails do not reach far enough."""
+_CLOSE = 0.006  # how far below failure_prob, on the log scale, an accepted bound may end
+_USUAL_SLOPE = 0.86  # of the bound, as a share of the Chernoff bound's
+_MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
+_MOST_EXPONENT = 700.0  # exp of more is infinite
+_EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
+
+
+@lru_cache(maxsize=512)
+def _chernoff_exponents(m: int, proven: bool) -> NDArray[np.float64]:
+    """log(1 + sup (exp(y sqrt(m) t) - 1) h(t)) on the grid of exponents, for one factor with m levels."""
+    ends, lower_tail = tail_grid(m - 1)
+    values = np.full(len(_EXPONENTS), np.inf)  # also where exp would overflow: no bound from that exponent
+    usable = [(i, y) for i, y in enumerate(_EXPONENTS) if y * math.sqrt(m) * ends[-1] < _MOST_EXPONENT]
+    if not proven or m == 2:
+        for i, y in usable:
+            values[i] = np.log1p((np.expm1(y * math.sqrt(m) * ends) * lower_tail).max())
+        return values
+    coarse = slice(9, None, 10)  # every tenth upper end, with the tail at the previous one
+    top = ends[coarse]
+    starts = np.concatenate([[0.0], top[:-1]])
+    tails = [slippage_tail(q, starts) for q in range(m - 1, 0, -1)]
+    for i, y in usable:
+        values[i] = np.log1p(proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
+    return values
+
+
+@lru_cache(maxsize=4096)
+def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
+    """The scale at which the Chernoff bound equals failure_prob   (docs/theory, section 3).
+
+    P(regret > eps) <= exp(-lambda eps) prod_k [1 + sup_t (exp(lambda s_k t) - 1) h(t)] for every lambda. With
+    y = lambda eps / u this is at most delta when u >= (sum_k log B_k(y) + log(1/delta)) / y; the best y is taken. It
+    stays under the envelope that ends at `reach` when also u >= sum_k log B_k(y) / ((1 - reach) y).
+
+    >>> round((chernoff_scale((2,) * 10, 0.1) / 0.5) ** 2)
+    331
+    """
+    return _chernoff(levels, failure_prob, proven, reach)[0]
+
+
+def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
+    """About the scale that `scale_needed` finds, for planning: the Chernoff scale times its usual excess.
+
+    >>> levels = (2, 3, 4, 5) * 4
+    >>> 0.97 < usual_scale(levels, 0.09) / scale_needed(levels, 0.09) < 1.03
+    True
+    """
+    mean = sum(levels) / len(levels)
+    usual = 0.663 + 0.027 * math.log(len(levels)) + 0.039 * math.log(mean) - 0.028 * math.log(failure_prob)
+    return (0.77 if reach else 1.0) * min(usual, 1.0) * chernoff_scale(levels, failure_prob, proven, reach)
+
+
+def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
+    """The Chernoff scale and the exponent at which it is reached."""
+    total = np.zeros(len(_EXPONENTS))
+    for m in set(levels):
+        total += levels.count(m) * _chernoff_exponents(m, proven)
+    scales = (total + math.log(1 / failure_prob)) / _EXPONENTS
+    if reach:
+        scales = np.maximum(scales, total / ((1 - reach) * _EXPONENTS))
+    at = int(scales.argmin())
+    return float(scales[at]), float(_EXPONENTS[at])
+
+
+def subgaussian_scale(levels: Sequence[int], failure_prob: float) -> float:
+    """u = sqrt(4 sum_k m_k (sum_k log m_k + log(1/delta))): any sub-Gaussian noise   (docs/theory, section 4).
+
+    A union bound over all rival assignments; each differs from the best in a direction of variance at most
+    sum_k 2 m_k / n.
+
+    >>> round(subgaussian_scale([2, 2], 0.1) ** 2, 2)
+    59.02
+    """
+    return math.sqrt(4 * sum(levels) * (sum(math.log(m) for m in levels) + math.log(1 / failure_prob)))
+
+
+@lru_cache(maxsize=4096)
+def scale_needed(
+    levels: tuple[int, ...], failure_prob: float, certificate: str = "slippage", reach: float = 0.0
+) -> float:
+    """The least scale u = tolerance sqrt(n) / sigma that a certificate accepts, nearly, never too small.
+
+    With a `reach`, failing when a share r of the tolerance is already lost must have a probability of at most
+    failure_prob^(1 - r / reach), for every r: the envelope of a selection after a look   (docs/theory, section 6).
+
+    >>> round((scale_needed((4,) * 10, 0.1) / 0.5) ** 2) in range(1100, 1140)
+    True
+    """
+    check_choice("certificate", certificate, CERTIFICATES)
+    check_probability("failure_prob", failure_prob)
+    if failure_prob < LEAST_FAILURE_PROB:
+        raise InvalidSettingError(f"certificates are computed for failure_prob of {LEAST_FAILURE_PROB:g} and above")
+    for m in levels:
+        check_count("levels", m, 2)
+    if not levels:
+        return 0.0
+    if certificate == "subgaussian":
+        assert not reach  # a look at sub-Gaussian noise loses nothing
+        return subgaussian_scale(levels, failure_prob)
+    proven = certificate == "proven"
+    proven = proven and max(levels) > 2  # with two levels each the plain bound is proven, and cheaper
+    most, slope = _chernoff(levels, failure_prob, proven, reach)
+    if dp_work(levels, most, proven) > _MOST_CELLS:
+        return most
+    steep = math.log(1 / failure_prob) / reach if reach else 0.0
+    likely = usual_scale(levels, failure_prob, proven, reach)
+    return _least_scale(lambda u: dp_bound(levels, u, proven=proven, slope=steep), failure_prob, most, likely, slope)
+
+
+def _least_scale(
+    bound: Callable[[float], float], failure_prob: float, most: float, likely: float, slope: float
+) -> float:
+    """The least u <= most with bound(u) <= failure_prob, nearly; `most` is known to be enough.
+
+    The bound falls about as exp(-slope u), the Chernoff bound's own exponent at first, so a few secant steps do. Only a
+    scale whose bound was computed and accepted is returned.
+    """
+    accepted, rejected, scale, slope = most, 0.0, likely, _USUAL_SLOPE * slope
+    tried: tuple[float, float] | None = None
+    for _ in range(12):
+        excess = math.log(max(bound(scale), 1e-300) / failure_prob)
+        accepted, rejected = (min(accepted, scale), rejected) if excess <= 0 else (accepted, max(rejected, scale))
+        if -_CLOSE <= excess <= 0 or accepted <= rejected * 1.001:
+            break
+        if tried is not None and (scale - tried[0]) * (tried[1] - excess) > 0:
+            slope = (tried[1] - excess) / (scale - tried[0])
+        tried = scale, excess
+        following = scale + (excess + _CLOSE / 2) / slope
+        inside = rejected < following < accepted
+        scale = following if inside else (rejected + accepted) / 2
+    return accepted
+
+
+def certified_levels(n_levels: Sequence[int], max_parents: int | None) -> tuple[int, ...]:
+    """The level counts that can lose anything: all, or the `max_parents` largest.
+
+    >>> certified_levels([3, 5, 4], 2)
+    (4, 5)
+    """
+    ordered = sorted(n_levels)
+    return tuple(ordered if max_parents is None else ordered[len(ordered) - min(max_parents, len(ordered)) :])
+
+
+def runs_needed(
+    levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float, certificate: str = "slippage"
+) -> int:
+    """n_cap: the least number of runs whose certificate reaches the tolerance, n = ceil((u sigma / eps)^2).
+
+    >>> abs(runs_needed([2] * 10, 0.5, 0.1, 1.0) / 223 - 1) < 0.03
+    True
+    """
+    scale = scale_needed(tuple(sorted(levels)), failure_prob, certificate)
+    return math.ceil((scale * noise_sd / tolerance) ** 2)
+
+
+def tolerance_reached(
+    levels: Sequence[int], n_runs: int, failure_prob: float, noise_sd: float, certificate: str = "slippage"
+) -> float:
+    """The smallest tolerance that n runs certify: the inverse of `runs_needed`, eps = u sigma / sqrt(n).
+
+    >>> round(tolerance_reached([2] * 10, 223, 0.1, 1.0), 2)
+    0.5
+    """
+    return scale_needed(tuple(sorted(levels)), failure_prob, certificate) * noise_sd / math.sqrt(n_runs)

@@ -1,0 +1,1 @@
+"""Which rows to run: orthogonal arrays, searched and random designs, and the estimates they give."""

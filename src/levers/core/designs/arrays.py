@@ -1,0 +1,237 @@
+"""Exact orthogonal arrays of strength 2: every pair of levels of every two factors equally often.
+
+Rao-Hamming construction over the field with s elements: runs are all vectors of length e, columns are the points of
+projective space, an entry is their inner product. Two distinct points are linearly independent, so every pair of
+entries occurs s^(e-2) times. Factors with fewer than s levels share out the spare ones (collapsing), which keeps the
+factors of one copy orthogonal to each other: pair counts stay proportional.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.core.model.level_index import level_pairs, offsets
+from levers.core.model.moments import pair_counts
+from levers.core.space import Codes
+
+_POLYNOMIALS: dict[int, tuple[int, tuple[int, ...]]] = {
+    # order: (characteristic, coefficients of x^e = ..., lowest first), from an irreducible polynomial of degree e
+    4: (2, (1, 1)),
+    8: (2, (1, 1, 0)),
+    9: (3, (2, 0)),
+    16: (2, (1, 1, 0, 0)),
+    25: (5, (3, 0)),
+    27: (3, (2, 1, 0)),
+    32: (2, (1, 0, 1, 0, 0)),
+}
+ORDERS = (2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 25, 27, 29, 31, 32)
+"""Orders for which a field is made, ascending: all prime powers up to 32."""
+
+
+class Field(NamedTuple):
+    """Addition and multiplication tables of the field with `order` elements, numbered from 0."""
+
+    order: int
+    add: NDArray[np.int16]
+    times: NDArray[np.int16]
+
+
+@lru_cache(maxsize=32)
+def finite_field(order: int) -> Field:
+    """The field of the given order.
+
+    >>> field = finite_field(4)
+    >>> int(field.add[2, 3]), int(field.times[2, 3])
+    (1, 1)
+    """
+    if order not in ORDERS:
+        raise ValueError(f"no finite field of order {order} is made here; orders are {ORDERS}")
+    numbers = np.arange(order)
+    if order not in _POLYNOMIALS:
+        add = (numbers[:, None] + numbers) % order
+        times = (numbers[:, None] * numbers) % order
+        return Field(order, add.astype(np.int16), times.astype(np.int16))
+    prime, rule = _POLYNOMIALS[order]
+    degree = len(rule)
+    digits = np.stack([(numbers // prime**i) % prime for i in range(degree)], axis=1)
+    weights = prime ** np.arange(degree)
+    add = ((digits[:, None, :] + digits[None, :, :]) % prime) @ weights
+    product = np.zeros((order, order, 2 * degree - 1), dtype=np.int64)
+    for i in range(degree):
+        for j in range(degree):
+            product[:, :, i + j] += np.outer(digits[:, i], digits[:, j])
+    for power in range(2 * degree - 2, degree - 1, -1):  # x^power = x^(power - degree) * rule
+        for i, coefficient in enumerate(rule):
+            product[:, :, power - degree + i] += coefficient * product[:, :, power]
+    times = (product[:, :, :degree] % prime) @ weights
+    return Field(order, add.astype(np.int16), times.astype(np.int16))
+
+
+_MOST_KEPT = 200_000  # cells of an array that is made with all its columns
+_AT_ONCE = 500_000  # cells that are collapsed at once
+_MOST_CHECKED = 450  # levels of an array up to which all pairs are counted when it is made
+
+
+class ArraySize(NamedTuple):
+    """The array that fits: s levels, exponent e, s^e runs."""
+
+    order: int
+    exponent: int
+    n_runs: int
+
+
+@lru_cache(maxsize=1024)
+def smallest_array(most_levels: int, n_factors: int) -> ArraySize | None:
+    """The Rao-Hamming array with the fewest runs, or None when a factor has more than 32 levels.
+
+    s^e runs carry (s^e - 1) / (s - 1) columns.
+
+    >>> smallest_array(6, 10), smallest_array(6, 30), smallest_array(2, 12)
+    (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343), ArraySize(order=2, \
+exponent=4, n_runs=16))
+    """
+    return min(sizes_of_arrays(most_levels, n_factors), key=lambda size: size.n_runs, default=None)
+
+
+@lru_cache(maxsize=1024)
+def sizes_of_arrays(most_levels: int, n_factors: int) -> tuple[ArraySize, ...]:
+    """The arrays that fit, one for each order: the more symbols there are for a level, the more even they can be used.
+
+    >>> [size.n_runs for size in sizes_of_arrays(16, 12)]
+    [256, 289, 361, 529, 625, 729, 841, 961, 1024]
+    """
+    found: list[ArraySize] = []
+    for order in ORDERS:
+        if order >= most_levels:
+            exponent = 1
+            while (order**exponent - 1) // (order - 1) < n_factors:
+                exponent += 1
+            found.append(ArraySize(order, exponent, order**exponent))
+    return tuple(found)
+
+
+def exact_array(sizes: Sequence[int]) -> ArraySize | None:
+    """The array that needs no collapsing: there is one if all factors have as many levels, and a field has as many.
+
+    >>> exact_array((4,) * 30), exact_array((3, 4)), exact_array((6, 6))
+    (ArraySize(order=4, exponent=4, n_runs=256), None, None)
+    """
+    if len(set(sizes)) > 1:
+        return None
+    return next((size for size in sizes_of_arrays(sizes[0], len(sizes)) if size.order == sizes[0]), None)
+
+
+@lru_cache(maxsize=32)
+def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
+    """The first columns of the array with order^exponent runs.
+
+    >>> rao_hamming(2, 2, 3).tolist()
+    [[0, 0, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]]
+    """
+    n_points = (order**exponent - 1) // (order - 1)
+    if n_points < n_columns:
+        raise ValueError(f"{order}^{exponent} runs carry {n_points} columns, not {n_columns}")
+    if n_columns < n_points and order**exponent * n_points <= _MOST_KEPT:
+        return rao_hamming(order, exponent, n_points)[:, :n_columns]  # made once for any number of columns
+    field = finite_field(order)
+    vectors = _vectors(order, exponent)
+    points = _projective_points(order, exponent)[:n_columns]
+    rows = np.zeros((len(vectors), n_columns), dtype=np.int16)
+    for i in range(exponent):
+        rows = field.add[rows, field.times[vectors[:, i][:, None], points[:, i][None, :]]]
+    rows.flags.writeable = False
+    levels = [order] * n_columns
+    if order * n_columns <= _MOST_CHECKED and not is_orthogonal(pair_counts(rows, levels), levels, len(rows)):
+        raise RuntimeError(f"the array of {order}^{exponent} runs is not orthogonal")  # certificates rest on it
+    return rows
+
+
+def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator) -> Codes:
+    """Which level stands for which symbol of an array: for each factor, a row for each copy.
+
+    Which levels get a spare symbol rotates from copy to copy, so each level of a factor is favoured equally often, up
+    to one copy. Symbols are renamed at random in every copy.
+
+    >>> collapsed_levels(3, [2], 2, np.random.default_rng(0))[0].sum(axis=1).tolist()
+    [2, 1]
+    """
+    count = np.asarray(sizes)[:, None]
+    spare = np.where(order % count, order % count, 1)  # so many levels are favoured; the next copy goes on after them
+    turns = rng.permuted(spare * np.arange(n_copies) + rng.integers(count), axis=1)
+    symbols = rng.permuted(np.broadcast_to(np.arange(order), (len(sizes), n_copies, order)), axis=2)
+    levels: Codes = ((symbols + turns[:, :, None]) % count[:, :, None]).astype(np.int16)
+    return levels
+
+
+def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
+    """Copies of an array, as many as `levels` has for each factor, in which levels stand for symbols.
+
+    >>> rows = collapsed_copies(rao_hamming(3, 2, 2), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
+    >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
+    ([9, 9], [6, 6, 6])
+    """
+    n_factors, n_copies, order = levels.shape
+    columns = np.empty((n_factors, n_copies, len(rows)), dtype=np.int16)
+    at_once = max(_AT_ONCE // max(n_copies * len(rows), 1), 1)
+    for begin in range(0, n_factors, at_once):
+        some = levels[begin : begin + at_once]
+        at = rows.T[begin : begin + at_once, None, :] + order * np.arange(some.size // order).reshape(-1, n_copies, 1)
+        some.ravel().take(at, out=columns[begin : begin + at_once])
+    return columns.reshape(n_factors, -1).T
+
+
+def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> NDArray[np.int64]:
+    """The pair counts of those copies, without the rows: in a copy, all pairs of symbols come up equally often.
+
+    >>> size, levels = ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0))
+    >>> bool((collapsed_counts(size, [2, 3], levels)
+    ...     == pair_counts(collapsed_copies(rao_hamming(3, 2, 2), levels), [2, 3])).all())
+    True
+    """
+    starts = offsets(sizes)
+    d, n_copies = int(starts[-1]), levels.shape[1]
+    places = levels + starts[:-1, None, None] + d * np.arange(n_copies)[:, None]
+    n_symbols = np.bincount(places.ravel(), minlength=d * n_copies).reshape(n_copies, d)
+    quick = n_symbols.astype(np.float64)  # whole numbers far below 2^53
+    once = size.n_runs // size.order
+    counts = (once // size.order) * (quick.T @ quick)
+    counts[level_pairs(tuple(sizes))] = 0
+    np.fill_diagonal(counts, once * quick.sum(axis=0))
+    return counts.astype(np.int64)
+
+
+def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) -> bool:
+    """Whether all factors are orthogonal: n n_ij = n_i n_j for levels of different factors (proportional counts).
+
+    With equal level counts this is strength 2.
+
+    >>> rows = rao_hamming(3, 2, 4)
+    >>> is_orthogonal(pair_counts(rows, [3] * 4), [3] * 4, 9)
+    True
+    """
+    single = counts.diagonal()
+    starts = offsets(sizes)
+    # the first factor against all others mostly tells, and costs little
+    if (counts[: starts[1], starts[1] :] * n_runs != np.outer(single[: starts[1]], single[starts[1] :])).any():
+        return False
+    different = counts * n_runs != np.outer(single, single)
+    different[level_pairs(tuple(sizes))] = False
+    return not different.any()
+
+
+def _vectors(order: int, exponent: int) -> NDArray[np.int64]:
+    numbers = np.arange(order**exponent)
+    return np.stack([(numbers // order ** (exponent - 1 - i)) % order for i in range(exponent)], axis=1)
+
+
+def _projective_points(order: int, exponent: int) -> NDArray[np.int64]:
+    """One vector per line through the origin: those whose first non-zero entry is 1."""
+    vectors = _vectors(order, exponent)
+    nonzero = vectors != 0
+    first = np.argmax(nonzero, axis=1)
+    leading = vectors[np.arange(len(vectors)), first]
+    points: NDArray[np.int64] = vectors[nonzero.any(axis=1) & (leading == 1)]
+    return points

@@ -1,0 +1,265 @@
+"""Designs for a number of runs, and how long a design is: exact arrays where they fit, searched ones where they
+do not (docs/decisions/0009).
+"""
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.core.designs.arrays import (
+    ArraySize,
+    collapsed_copies,
+    collapsed_counts,
+    collapsed_levels,
+    exact_array,
+    rao_hamming,
+    smallest_array,
+)
+from levers.core.designs.design import Design
+from levers.core.designs.mixes import Mix, mixed_design, mixes
+from levers.core.designs.random import balanced_rows
+from levers.core.designs.search import MOST_SEARCHED, Effort, evened, nearly_orthogonal
+from levers.core.model.level_index import all_levels
+from levers.core.model.moments import pair_counts
+from levers.core.space import Codes
+
+MANY_LEVELS = 300
+"""Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
+MOST_WITH_MANY = 400
+"""Runs that are searched for then."""
+MOST_MIXED_LEVELS = 1000
+"""Levels of all factors together up to which arrays, and mixes of them, are tried first; beyond, they are very long."""
+MOST_UNEVEN = 0.03
+"""A rarer level than this is worth evening out, where only precision inside factors counts."""
+MOST_BEYOND = 0.015
+"""The share of runs by which whole copies of a factorial or an exact array may be longer: what searches lose, about."""
+WHOLE_COPIES = 5
+"""From this many copies of an array on, a design is rounded up to whole copies."""
+
+
+def make_design(
+    sizes: tuple[int, ...],
+    n_runs: int,
+    seed: int,
+    even: bool = False,
+    effort: Effort = "usual",
+) -> Design:
+    """A design of at least `n_runs` runs, as good as is cheap to find; levels and runs are shuffled by the seed.
+
+    Copies of the full factorial or of an exact array where they fit, else nearly orthogonal rows; for very many levels
+    or runs copies of a collapsed array. With `even`, levels are used equally often even where that costs an array its
+    orthogonality. `effort` is for searches.
+    """
+    rng = np.random.default_rng(seed)
+    if factorial_fits(sizes, n_runs):
+        return _factorial(sizes, n_runs, rng)
+    size = exact_array(sizes) or smallest_array(max(sizes), len(sizes))
+    copies, rest = _copies_and_rest(size, sizes, n_runs, even)
+    return assembled(sizes, size, copies, rest, rng, even, effort)
+
+
+def assembled(
+    sizes: tuple[int, ...],
+    size: ArraySize | None,
+    copies: int,
+    rest: int,
+    rng: np.random.Generator,
+    even: bool = False,
+    effort: Effort = "usual",
+) -> Design:
+    """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
+    parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
+    if size is not None and copies:
+        levels = collapsed_levels(size.order, sizes, copies, rng)
+        parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
+        counts += collapsed_counts(size, sizes, levels)
+    if rest:
+        parts.append(rest_rows(sizes, rest, rng, effort))
+        counts += pair_counts(parts[-1], sizes)
+    rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
+    if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
+        rows, rest = evened(rows, sizes), rest or 1
+        counts = pair_counts(rows, sizes)
+    rows.flags.writeable = False
+    searched = rest <= most_searched(sizes) or sum(sizes) <= MANY_LEVELS
+    kind = "orthogonal array" if not rest else "nearly orthogonal" if searched else "random balanced"
+    return Design(rows, sizes, kind, counts)
+
+
+def rest_rows(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, effort: Effort) -> Codes:
+    """Rows that no array gives: searched, or copies of these with levels renamed; random where a search is slow."""
+    if n_runs > most_searched(sizes) and sum(sizes) > MANY_LEVELS:
+        return balanced_rows(all_levels(sizes), n_runs, rng)
+    copies = -(-n_runs // most_searched(sizes))
+    lengths = [(n_runs + i) // copies for i in range(copies)]
+    return np.concatenate([nearly_orthogonal(sizes, n, rng, effort) for n in lengths])
+
+
+def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) -> float:
+    """By how much the rarest level of any factor is rarer than it should be, as a share."""
+    return float((1 - counts.diagonal() * np.repeat(sizes, sizes) / n_runs).max())
+
+
+def factorial_fits(sizes: tuple[int, ...], n_runs: float) -> bool:
+    """Whether whole copies of the full factorial have about so many runs.
+
+    >>> factorial_fits((3, 4), 12), factorial_fits((3, 4), 18), factorial_fits((3, 4), 1000), factorial_fits((5,), 7)
+    (True, False, True, True)
+    """
+    n_cells = math.prod(sizes)
+    if n_cells > n_runs:  # also where it is too large for a floating point number
+        return len(sizes) == 1
+    beyond = math.ceil(n_runs / n_cells) * n_cells - n_runs
+    return len(sizes) == 1 or beyond <= MOST_BEYOND * n_runs
+
+
+def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
+    """Whole copies of the full factorial."""
+    n_cells = math.prod(sizes)
+    order = rng.permutation(np.tile(np.arange(n_cells), -(-n_runs // n_cells)))
+    rows = np.stack(np.unravel_index(order, sizes), axis=1).astype(np.int16)
+    rows.flags.writeable = False
+    return Design(rows, sizes, "full factorial")
+
+
+def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int, even: bool) -> tuple[int, int]:
+    """How many copies of an exact array to use, and how many runs to search for.
+
+    An array that needs no collapsing is perfect. One that does leaves level counts uneven until there are very many
+    copies, so it is used only where a search would take too long. What is to be evened out anyway need not be whole.
+    """
+    if size is None:
+        return 0, n_runs
+    copies, rest = divmod(n_runs, size.n_runs)
+    perfect = set(sizes) == {size.order}
+    if perfect and (rest == 0 or (copies + 1) * size.n_runs <= (1 + MOST_BEYOND) * n_runs):
+        return copies + (rest > 0), 0
+    if n_runs <= most_searched(sizes):
+        return 0, n_runs
+    searched = rest <= most_searched(sizes)
+    too_long = not searched and size.n_runs <= 2.5 * rest and sum(sizes) <= MOST_MIXED_LEVELS
+    nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and searched)
+    whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
+    return (copies + 1, 0) if whole else (copies, rest)
+
+
+def most_searched(sizes: tuple[int, ...]) -> int:
+    """Runs of the longest nearly orthogonal design of these sizes; beyond, rows are random where no array fits."""
+    return MOST_SEARCHED if sum(sizes) <= MANY_LEVELS else MOST_WITH_MANY
+
+
+def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
+    """Whether so long a design is put together from arrays."""
+    long = n_runs > most_searched(sizes) and not factorial_fits(sizes, n_runs)
+    return long and sum(sizes) <= MOST_MIXED_LEVELS
+
+
+@lru_cache(maxsize=4)  # the largest have hundreds of MB
+def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Effort = "usual") -> Design:
+    """A design of at most `most_runs` runs, for a fixed budget. `effort` is for searches.
+
+    >>> largest_design((3, 3, 3), 26, seed=0).n_runs
+    26
+    """
+    rng = np.random.default_rng(seed)
+    size = exact_array(sizes)
+    if size is None and _mixed(sizes, most_runs):
+        for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
+            rest = most_runs - mix.n_runs
+            more = rest_rows(sizes, rest, rng, effort) if rest else None
+            return mixed_design(sizes, mix, seed, more)
+    design = make_design(sizes, most_runs, seed, effort=effort)
+    if design.n_runs <= most_runs:
+        return design
+    size = size or smallest_array(max(sizes), len(sizes))
+    short = size is None or most_runs <= most_searched(sizes)
+    copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
+    return assembled(sizes, size, copies, rest, rng, effort=effort)
+
+
+@lru_cache(maxsize=4)
+def certified_design(
+    sizes: tuple[int, ...],
+    runs_if_ideal: float,
+    seed: int,
+    single: bool = False,
+    most_coupling: float = math.inf,
+    effort: Effort = "usual",
+) -> Design:
+    """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
+
+    With `single` only precision inside factors counts: because only one factor can lose anything, or because what
+    factors share is bounded by `most_coupling`. A few lengths are tried, each from what the last one was short of.
+
+    >>> design = certified_design((3, 4, 2), 50.0, seed=1)
+    >>> design.n_runs / design.inflation >= 50
+    True
+    """
+
+    coupled = math.isfinite(most_coupling)  # else nothing is asked, and nothing need be measured
+    least = runs_if_ideal * (1 - 1e-9)  # what is exact may be measured a rounding error too low
+    wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
+    arrays_tried = 0.0  # up to this length
+    while True:
+        longest = math.inf if _mixed(sizes, wanted) else wanted
+        for design in _of_arrays(sizes, runs_if_ideal, seed, arrays_tried, longest):
+            if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
+                return design
+        arrays_tried = longest
+        design = make_design(sizes, math.ceil(wanted), seed, even=coupled, effort=effort)
+        too_coupled = coupled and design.coupling > most_coupling
+        if design.n_runs / design.charge(single) >= least and not too_coupled:
+            return design
+        wanted = _better_length(design, design.charge(single), runs_if_ideal, too_coupled)
+
+
+def _of_arrays(
+    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, above: float, most_runs: float
+) -> Iterator[Design]:
+    """Designs of whole arrays that may be worth so many runs, of more than `above` and up to `most_runs`, in order."""
+    if above >= most_runs:
+        return
+    exact = exact_array(sizes)
+    found: list[Mix] = []
+    least = sum(sizes) - len(sizes) + 2.0  # something must be left to see the noise by
+    if exact is not None:
+        copies = math.ceil(max(runs_if_ideal * (1 - 1e-9), least) / exact.n_runs)
+        found.append(Mix(copies * exact.n_runs, copies * exact.n_runs, ((exact, copies),)))
+    if len(sizes) > 1 and sum(sizes) <= MOST_MIXED_LEVELS:
+        found += mixes(sizes, runs_if_ideal)
+    for mix in sorted(found, key=lambda mix: mix.n_runs):
+        if least <= mix.n_runs and above < mix.n_runs <= most_runs:
+            yield mixed_design(sizes, mix, seed)
+        if exact is not None and mix.parts[0][0] == exact and len(mix.parts) == 1:
+            return  # it cannot fail
+
+
+def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
+    """The length to try first: about what searched designs take more than ideal ones, or random ones.
+
+    Short designs of very many levels are random: with p parameters their least eigenvalue is about (1 - sqrt(p / n))^2,
+    and a factor's own errors are n / (n - p) times the ideal ones.
+    """
+    n_parameters = sum(sizes) - len(sizes)
+    if sum(sizes) > MOST_MIXED_LEVELS and runs_if_ideal < n_parameters:
+        return runs_if_ideal + n_parameters + (0.0 if single else 2 * math.sqrt(runs_if_ideal * n_parameters))
+    length = runs_if_ideal
+    for _ in range(4 if len(sizes) > 1 else 0):
+        share = n_parameters / max(length, 1.0)
+        lost = max(0.75 * share**2, 0.1 * share) if single else 1.6 * share
+        length = runs_if_ideal * (1 + min(lost, 1.0))
+    return length
+
+
+def _better_length(tried: Design, charge: float, runs_if_ideal: float, too_coupled: bool) -> float:
+    """The length to try after a design that was not enough: a little more than what it was short of, for luck."""
+    n, excess = tried.n_runs, min(charge - 1.0, 1.0)
+    far = too_coupled or excess == 1.0
+    if far and sum(tried.sizes) > MOST_MIXED_LEVELS:  # random: n / charge is (sqrt(n) - lost)^2
+        better = (math.sqrt(runs_if_ideal) + math.sqrt(n) - math.sqrt(n / charge)) ** 2
+    else:  # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
+        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * n)) / 2
+    return max(1.006 * better, 1.02 * n if far else 0.0, n + 1.0)

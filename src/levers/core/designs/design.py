@@ -1,0 +1,187 @@
+"""A design and what was measured of it."""
+
+import math
+import zlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from levers.core.designs.arrays import is_orthogonal
+from levers.core.model.level_index import Places, alike_factors
+from levers.core.model.moments import pair_counts
+from levers.core.space import Codes
+
+_DETERMINED = 1e-9
+"""Information of less than this share of the ideal is rounding error: the contrast is not determined."""
+
+
+class Part(NamedTuple):
+    """Contrasts that belong together: a row of their places, and its eigenvalues and vectors. Rows are stacked."""
+
+    contrasts: Places
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+    @property
+    def inverse(self) -> NDArray[np.float64]:
+        """The inverse information of each row."""
+        inverse: NDArray[np.float64] = (self.vectors / self.values[:, None, :]) @ self.vectors.swapaxes(1, 2)
+        return inverse
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Runs over factors of the given sizes, with what was measured of them.
+
+    `inflation` is the largest factor by which any combination of contrasts is less precise than in an ideal design of
+    as many runs; 1 is perfect. `mean_inflation` is its average over directions, `imbalance` the largest difference
+    between a pair count and its ideal, over the ideal.
+
+    >>> from levers.core.designs.build import make_design
+    >>> design = make_design((3, 3, 3), 9, seed=0)
+    >>> design.kind, design.n_runs, design.orthogonal, round(design.inflation, 6), design.imbalance
+    ('orthogonal array', 9, True, 1.0, 0.0)
+    """
+
+    rows: Codes
+    sizes: tuple[int, ...]
+    kind: str
+    counted: NDArray[np.int64] | None = None
+    """Pair counts, where they are known from how the rows were made."""
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs."""
+        return len(self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short fingerprint of the rows: a design made again from its seed must have the same one."""
+        return f"{zlib.crc32(np.ascontiguousarray(self.rows, dtype='<i2').tobytes()):08x}"
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Pair counts of all levels."""
+        return pair_counts(self.rows, self.sizes) if self.counted is None else self.counted
+
+    @cached_property
+    def orthogonal(self) -> bool:
+        """Whether factors are exactly orthogonal to each other, counted pair by pair."""
+        return is_orthogonal(self.counts, self.sizes, self.n_runs)
+
+    @cached_property
+    def spectrum(self) -> list[Part]:
+        """Eigenvalues and vectors of the information matrix (ideal: identity), factor by factor if orthogonal."""
+        return [Part(part, *np.linalg.eigh(matrices)) for part, matrices in _information(self)]
+
+    @property
+    def inverse(self) -> NDArray[np.float64] | None:
+        """The inverse information of a design that is not orthogonal; None when a contrast is not determined."""
+        return _inverse(self)
+
+    @cached_property
+    def inflation(self) -> float:
+        """1 / least eigenvalue of the information matrix; infinite when a contrast is not determined."""
+        if "spectrum" in self.__dict__:
+            least = min(float(part.values.min(initial=1.0)) for part in self.spectrum)
+        else:  # without vectors, which take most of the time
+            least = min(float(np.linalg.eigvalsh(matrices).min(initial=1.0)) for _, matrices in _information(self))
+        return 1.0 / least if least > _DETERMINED else math.inf
+
+    @cached_property
+    def single_inflation(self) -> float:
+        """The same for combinations of contrasts inside one factor: what counts when only one factor can lose."""
+        if not math.isfinite(self.inflation):
+            return math.inf
+        return max(float(np.linalg.eigvalsh(blocks).max(initial=0.0)) for _, blocks in self.error_blocks)
+
+    @cached_property
+    def error_blocks(self) -> list[tuple[Places, NDArray[np.float64]]]:
+        """Each factor's own part of the inverse information: the covariance of its errors, ideal being the identity.
+
+        Factors of as many levels each are stacked, with the places of their contrasts.
+        """
+        if self.orthogonal:
+            return [(part.contrasts, part.inverse) for part in self.spectrum]
+        inverse = self.inverse
+        assert inverse is not None  # where the inflation is finite
+        places = [group.contrasts for group in alike_factors(self.sizes)]
+        return [(at, inverse[at[:, :, None], at[:, None, :]]) for at in places]
+
+    @cached_property
+    def coupling(self) -> float:
+        """p such that errors T, made alike inside factors by added noise, satisfy T <= p diag(T): 1 if independent.
+
+        T has `single_inflation` on its diagonal and the inverse information between factors (docs/theory, section 6).
+        """
+        if self.orthogonal or not math.isfinite(self.inflation):
+            return 1.0 if self.orthogonal else math.inf
+        assert self.inverse is not None  # as the inflation is finite
+        between = self.inverse.copy()
+        for group in alike_factors(self.sizes):
+            between[group.contrasts[:, :, None], group.contrasts[:, None, :]] = 0.0
+        return 1.0 + float(np.linalg.eigvalsh(between)[-1]) / self.single_inflation
+
+    def charge(self, single: bool) -> float:
+        """The inflation that a certificate must pay: for all factors at once, or for any one alone."""
+        return self.single_inflation if single else self.inflation
+
+    @cached_property
+    def mean_inflation(self) -> float:
+        """The average over directions of 1 / eigenvalue."""
+        values = np.concatenate([part.values.ravel() for part in self.spectrum])
+        return float(np.mean(1.0 / values)) if values.min() > 1e-9 else math.inf
+
+    @cached_property
+    def imbalance(self) -> float:
+        """max |n_ij m_k m_l / n - 1| over levels of different factors (of one factor: level counts)."""
+        ideal = self.n_runs / np.repeat(self.sizes, self.sizes).astype(np.float64)
+        expected = np.outer(ideal, ideal) / self.n_runs
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        apart = owner[:, None] != owner[None, :]
+        level = float(np.abs(self.counts.diagonal() / ideal - 1).max())
+        pairs = np.abs(self.counts / expected - 1)[apart]
+        return max(level, float(pairs.max(initial=0.0)))
+
+
+@lru_cache(maxsize=1)
+def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
+    """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: all of it, or of each factor alone if that is all.
+
+    Contrasts that belong together are a row of places; those of as many contrasts each are stacked. Only the last one
+    is remembered: it is asked for several times in a row, and may be large.
+    """
+    single = design.counts.diagonal().astype(np.float64)
+    centred = design.counts - np.outer(single, single / design.n_runs)
+    groups = alike_factors(design.sizes)
+    if design.orthogonal:
+        return [
+            (g.contrasts, g.basis.T @ centred[g.levels[:, :, None], g.levels[:, None, :]] @ g.basis / design.n_runs)
+            for g in groups
+        ]
+    n_contrasts = len(single) - len(design.sizes)
+    half = np.empty((n_contrasts, len(single)))
+    for g in groups:
+        half[g.contrasts] = g.basis.T @ centred[g.levels]
+    information = np.empty((n_contrasts, n_contrasts))
+    for g in groups:  # symmetric, so that rows may be taken for columns
+        information[g.contrasts] = g.basis.T @ half.T[g.levels]
+    information /= design.n_runs
+    return [(np.arange(n_contrasts)[None, :], information[None])]
+
+
+@lru_cache(maxsize=1)
+def _inverse(design: Design) -> NDArray[np.float64] | None:
+    """By Cholesky, in LAPACK itself: matrices are small, and checks cost as much."""
+    [(_, [information])] = _information(design)
+    factor, failed = dpotrf(information, lower=1)
+    if failed or float(factor.diagonal().min()) ** 2 <= _DETERMINED:
+        return None
+    half = dpotri(factor, lower=1)[0]
+    inverse: NDArray[np.float64] = np.tril(half) + np.tril(half, -1).T
+    inverse.flags.writeable = False  # it is remembered
+    return inverse

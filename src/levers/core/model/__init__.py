@@ -1,0 +1,1 @@
+"""The additive model: how it is fitted, and what the fit is evidence of."""

@@ -1,0 +1,167 @@
+"""Least squares of the additive model from its moments: contrasts, their variances, what cannot be estimated.
+
+Only contrasts inside a factor are identifiable: the one-hot design has rank d - K + 1, not d. Any generalised inverse
+gives the same contrasts and variances, so the fit uses the cheapest one: each factor's first used level is dropped, the
+constant is swept out, and the rest is solved by Cholesky. Only when that is singular (a design in which columns move
+together) is a pseudo-inverse taken, and contrasts outside the row space get an infinite variance.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from levers.core.model.moments import Moments
+from levers.errors import InvalidSettingError
+
+_ESTIMABLE = 1e-6  # largest part of a contrast's direction that may lie outside the row space: rounding only
+_SINGULAR = 1e-9  # share of a column's variation that the other columns leave unexplained
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The least-squares fit of y = constant + sum_k theta_k[x_k] to the runs in `moments`.
+
+    >>> rows = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    >>> fit = Fit(Moments.empty([2, 2]).add(rows, [0.0, 1.0, 5.0, 6.0]))
+    >>> fit.rank, round(fit.contrast(0, 1, 0), 6), round(fit.variance(0, 1, 0), 6)
+    (3, 5.0, 1.0)
+    """
+
+    moments: Moments
+
+    @cached_property
+    def _free(self) -> NDArray[np.int64]:
+        """Positions of the used levels that are not their factor's reference level."""
+        used = self.moments.level_counts > 0
+        place = np.where(used, np.arange(len(used)), len(used))
+        first = np.minimum.reduceat(place, self.moments.offsets[:-1])
+        used[first[first < len(used)]] = False
+        return np.flatnonzero(used)
+
+    @cached_property
+    def _system(self) -> NDArray[np.float64]:
+        """The normal equations with the constant swept out: G - c c^T / n."""
+        if self.moments.n_runs == 0:
+            raise InvalidSettingError("there are no runs to fit")
+        at = self._free
+        c = self.moments.level_counts[at].astype(np.float64)
+        return self.moments.counts[np.ix_(at, at)] - np.outer(c, c) / self.moments.n_runs
+
+    @cached_property
+    def _factor(self) -> NDArray[np.float64] | None:
+        """The Cholesky factor, or None when the design leaves some contrast undetermined."""
+        if self.moments.n_runs <= self._free.size:
+            return None
+        if not self._free.size:
+            return np.zeros((0, 0))
+        factor, failed = dpotrf(self._system, lower=1)  # LAPACK itself: systems are small, and checks cost as much
+        if failed:
+            return None
+        unexplained = factor.diagonal() ** 2 / self._system.diagonal()
+        return factor if float(unexplained.min()) > _SINGULAR else None
+
+    @cached_property
+    def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Eigenvalues above rounding error, and their eigenvectors: used when there is no Cholesky factor."""
+        values, vectors = eigh(self._system)
+        keep = values > _SINGULAR * max(float(values.max(initial=0.0)), 1e-300)
+        return values[keep], vectors[:, keep]
+
+    @cached_property
+    def rank(self) -> int:
+        """Rank of the one-hot design: d - K + 1 when every level is used and nothing moves together."""
+        return 1 + (self._free.size if self._factor is not None else self._spectrum[0].size)
+
+    @cached_property
+    def theta(self) -> NDArray[np.float64]:
+        """One solution of the normal equations: 0 at each factor's reference level, nan where never used.
+
+        Differences inside a factor are the estimated contrasts; the numbers themselves mean nothing else.
+        """
+        rhs = self.moments.sums[self._free]
+        if self._factor is not None:
+            solution = dpotrs(self._factor, rhs, lower=1)[0] if rhs.size else rhs
+        else:
+            values, vectors = self._spectrum
+            solution = vectors @ ((vectors.T @ rhs) / values)
+        theta = np.where(self.moments.level_counts > 0, 0.0, np.nan)
+        theta[self._free] = solution
+        return theta
+
+    @cached_property
+    def inverse(self) -> NDArray[np.float64]:
+        """A generalised inverse on all d levels (zero at reference levels): contrast variances over sigma^2."""
+        if self._factor is not None:
+            half = dpotri(self._factor, lower=1)[0] if self._free.size else self._factor
+            small = np.tril(half) + np.tril(half, -1).T
+        else:
+            values, vectors = self._spectrum
+            small = (vectors / values) @ vectors.T
+        full = np.zeros_like(self.moments.counts, dtype=np.float64)
+        full[np.ix_(self._free, self._free)] = small
+        return full
+
+    @cached_property
+    def _outside(self) -> NDArray[np.float64] | None:
+        """Each level's direction less its projection on the row space; None when everything is estimable."""
+        if self._factor is not None:
+            return None
+        vectors = self._spectrum[1]
+        full = np.zeros_like(self.moments.counts, dtype=np.float64)
+        full[np.ix_(self._free, self._free)] = np.eye(self._free.size) - vectors @ vectors.T
+        return full
+
+    def pair_variances(self, these: NDArray[np.int64], those: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Variances over sigma^2 of the contrasts between pairs of levels of one factor, by position among all levels.
+
+        (e_i - e_j)^T V_n^+ (e_i - e_j), and infinite where the design does not determine the contrast.
+        """
+        diagonal = self.inverse.diagonal()
+        spread = np.maximum(diagonal[these] + diagonal[those] - 2 * self.inverse[these, those], 0.0)
+        known = (self.moments.level_counts[these] > 0) & (self.moments.level_counts[those] > 0)
+        if self._outside is not None:
+            known &= np.abs(self._outside[:, these] - self._outside[:, those]).max(axis=0) < _ESTIMABLE
+        return np.where(known, spread, np.inf)
+
+    def level_effects(self, factor: int) -> NDArray[np.float64]:
+        """Theta restricted to one factor's levels."""
+        return self.theta[self.moments.offsets[factor] : self.moments.offsets[factor + 1]]
+
+    def variances(self, factor: int) -> NDArray[np.float64]:
+        """Variances over sigma^2 of all contrasts of a factor, as a matrix over its levels."""
+        places = np.arange(self.moments.offsets[factor], self.moments.offsets[factor + 1])
+        these, those = np.meshgrid(places, places, indexing="ij")
+        return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
+
+    def contrast(self, factor: int, i: int, j: int) -> float:
+        """The estimate of theta_k[i] - theta_k[j]; nan when a level was never used."""
+        effects = self.level_effects(factor)
+        return float(effects[i] - effects[j])
+
+    def variance(self, factor: int, i: int, j: int) -> float:
+        """The variance of that estimate over sigma^2; infinite where the design does not determine it."""
+        return float(self.variances(factor)[i, j])
+
+    @property
+    def residual_dof(self) -> int:
+        """Runs left to estimate the noise with."""
+        return self.moments.n_runs - self.rank
+
+    @property
+    def residual_square(self) -> float:
+        """The sum of squared residuals."""
+        explained = float(np.nansum(self.theta * self.moments.sums))
+        return residual_square(self.moments.square, explained, self.rank)
+
+
+def residual_square(total: float, explained: float, rank: int) -> float:
+    """total - explained, but never less than what rounding may have eaten: too small would be a false promise.
+
+    >>> residual_square(1e20, 1e20, 3) > 1e5
+    True
+    """
+    return max(total - explained, 16 * float(np.finfo(np.float64).eps) * rank * total)

@@ -1,0 +1,93 @@
+"""Run experiments, go on where they were stopped, and write everything down."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+
+from levers.core.validation import check_choice, check_count
+from levers.reproduction.backends import run_local, run_on_cluster
+from levers.reproduction.results import Parts, Settings, summary, write_whole
+from levers.reproduction.sweeps import SIZES, SWEEPS, WORLDS_AND_REPEATS, Task
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was run: every run as a row, what it was made with, and how long this session took."""
+
+    names: tuple[str, ...]
+    settings: Settings
+    runs: pl.DataFrame
+    seconds: float
+    n_resumed: int
+    n_tasks: int
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        """Means and standard errors, one row per line and point of a figure."""
+        return summary(self.runs)
+
+
+def reproduce(
+    what: str,
+    folder: str | Path,
+    *,
+    size: str = "notebook",
+    seed: int = 0,
+    workers: int = 1,
+    scheduler: str | None = None,
+    on_task: Callable[[Task, int, int], None] = lambda task, done, of: None,
+) -> Reproduction:
+    """Run one experiment of the paper, or all; what a folder holds already is not run again.
+
+    Writes results.parquet and results.csv (one row per run). Interrupt it at any time: the same call goes on, and ends
+    with the same bytes.
+    """
+    names, tasks = all_tasks(what, size, seed)
+    settings = Settings(size, seed, version("levers"), fingerprint(size))
+    with closing(Parts(Path(folder), settings)) as parts:
+        known = parts.done()
+        todo = [task for task in tasks if task.key not in known]
+        began, n_done = time.perf_counter(), len(tasks) - len(todo)
+        for task, rows in run_on_cluster(todo, scheduler) if scheduler else run_local(todo, workers):
+            parts.keep(task, rows)
+            n_done += 1
+            on_task(task, n_done, len(tasks))
+        runs = parts.runs(tasks)
+        write_tables(Path(folder), runs)
+    return Reproduction(names, settings, runs, time.perf_counter() - began, len(tasks) - len(todo), len(tasks))
+
+
+def all_tasks(what: str, size: str, seed: int = 0) -> tuple[tuple[str, ...], list[Task]]:
+    """The experiments that a name stands for, and all their tasks.
+
+    >>> names, tasks = all_tasks("degree", "smoke")
+    >>> names, len(tasks)
+    (('degree',), 6)
+    """
+    names = tuple(SWEEPS) if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
+    check_choice("size", size, SIZES)
+    check_count("seed", seed, 0)
+    return names, [task.seeded(seed) for name in names for task in SWEEPS[name].tasks(size)]
+
+
+def fingerprint(size: str) -> str:
+    """A short digest of all sweeps of a size: results made with other points or contenders must not be mixed in."""
+    text = repr([(name, sweep.points[size], WORLDS_AND_REPEATS[size]) for name, sweep in SWEEPS.items()])
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def write_tables(folder: Path, runs: pl.DataFrame) -> None:
+    """The runs as Parquet and CSV, and the summary as CSV."""
+    temporary = folder / ".results.writing"
+    runs.write_parquet(temporary)
+    temporary.replace(folder / "results.parquet")
+    write_whole(folder / "results.csv", runs.write_csv().encode())
+    write_whole(folder / "summary.csv", summary(runs).write_csv().encode())

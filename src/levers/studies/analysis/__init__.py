@@ -1,0 +1,1 @@
+"""What the outcomes of a study say: estimates, evidence, views, diagnostics, tables."""

@@ -1,0 +1,301 @@
+"""Whether a study's outcomes look like what its certificate assumes.
+
+Everything here is read from the state, in the space as the algorithm sees it. Nothing here changes a decision.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, ndtri
+
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.state import PAST
+from levers.core.merging import MAX_MERGED
+from levers.core.model.additivity import Additive, LackOfFit, even_sample, lack_of_fit
+from levers.core.model.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
+from levers.core.space import Codes
+from levers.studies.state import OPEN, SET_ASIDE, StudyState
+
+ALARM = 0.01
+"""Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
+
+A false alarm costs trust and a larger study, so it should be far rarer than the failures that a study allows (10 %).
+"""
+_CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not used to judge interactions
+_MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
+_MOST_BLOCKS = 100  # constants of blocks; later ones share the last
+_QQ_POINTS = 200
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Residuals:
+    """What the additive fit leaves over, in the outcome's own unit and sign.
+
+    The arrays have one entry a point, in the order of telling, imported runs (trial -1, block -1) first. `standardised`
+    is e / (sd sqrt(1 - leverage)), nan where a run determines its own fit. The numbers are over all runs: `sd` allows
+    for the fitted effects; `noise_sd` is what the study works with, stated when `noise_known` and else an upper bound;
+    `autocorrelation` is that of one told run and the next; `n_outliers` are beyond what the largest of n normal
+    residuals reaches in 19 of 20 studies. `normal` and `observed` are the axes of a QQ plot.
+    """
+
+    fitted: Numbers
+    residual: Numbers
+    standardised: Numbers
+    trial: Places
+    block: Places
+    stage: tuple[str, ...]
+    n_runs: int
+    sd: float | None
+    noise_sd: float | None
+    noise_known: bool
+    skewness: float | None
+    share_beyond_3: float | None
+    autocorrelation: float | None
+    n_outliers: int
+    normal: Numbers
+    observed: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Additivity:
+    """Whether levers seem to interact. `reason` says why nothing can be said (yet); `summary` is for people.
+
+    `checks` are all pairs tested, smallest p first, by position in `names`. `suspects` are the pairs to blame: the
+    worst, then the worst once that one is allowed for, and so on, because one interaction has echoes in other pairs.
+    `cells` has mean residuals for the worst pairs. `noise_used` is None when residuals had to tell the noise. An alarm
+    takes an adjusted p-value below `level`, ALARM / (b (b + 1)) after b blocks, which adds up to ALARM over all looks.
+    """
+
+    names: tuple[str, ...]
+    n_runs: int
+    lack: LackOfFit | None
+    checks: tuple[PairCheck, ...]
+    suspects: tuple[PairCheck, ...]
+    cells: tuple[CellMeans, ...]
+    noise_used: float | None
+    level: float
+    summary: str
+    reason: str | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the certificate's assumption is in doubt."""
+        return bool(self.suspects) or (self.lack is not None and self.lack.p_value < self.level)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Runs:
+    codes: Codes
+    values: Numbers
+    trial: Places
+    block: Places
+    group: Places
+    told_at: Numbers
+
+
+def residuals(state: StudyState, most: int = 2000) -> Residuals:
+    """Residuals of the additive fit to all runs: summaries, and at most `most` points to draw.
+
+    >>> from levers.studies.library import create_study
+    >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
+    >>> study.tell_many((trial, float(trial.number % 3)) for trial in study.ask(6))
+    6
+    >>> found = residuals(study.state)
+    >>> found.n_runs, len(found.residual), found.noise_known
+    (6, 6, True)
+    """
+    runs = _runs(state, with_open=True)
+    n, assumed = len(runs.values), state.spec.noise_sd
+    if n == 0:
+        none, nobody = np.zeros(0), np.zeros(0, dtype=np.int64)
+        return Residuals(
+            none, none, none, nobody, nobody, (), 0, None, assumed, assumed is not None, None, None, None, 0, none, none
+        )
+    model = Additive.of(runs.codes, runs.values, state.spec.merging.inner.n_levels, most_runs=n)
+    e, room = model.residuals, 1 - model.leverages()
+    sd = math.sqrt(model.square / model.dof) if model.dof > 0 and not model.is_exact else None
+    scaled = np.full(n, np.nan)
+    if sd is not None:
+        free = room > 1e-9
+        scaled[free] = e[free] / (sd * np.sqrt(room[free]))
+    seen = np.sort(scaled[~np.isnan(scaled)])
+    at = _points(np.abs(e), most)
+    ranks = np.unique(np.linspace(0, max(len(seen) - 1, 0), _QQ_POINTS).round().astype(np.int64))[: len(seen)]
+    told = e[runs.block >= 0]
+    stages = [block.batch.stage for block in state.blocks]
+    bound = getattr(state.known[-1], "noise_sd", None) if state.known else None
+    return Residuals(
+        fitted=model.fitted[at],
+        residual=e[at],
+        standardised=scaled[at],
+        trial=runs.trial[at],
+        block=runs.block[at],
+        stage=tuple(PAST if b < 0 else stages[b] for b in runs.block[at].tolist()),
+        n_runs=n,
+        sd=sd,
+        noise_sd=assumed if assumed is not None else bound,
+        noise_known=assumed is not None,
+        skewness=float((e**3).mean() / (e**2).mean() ** 1.5) if sd is not None else None,
+        share_beyond_3=float((np.abs(seen) > 3).mean()) if len(seen) else None,
+        autocorrelation=_autocorrelation(told) if sd is not None else None,
+        n_outliers=int((np.abs(seen) > -float(ndtri(0.025 / len(seen)))).sum()) if len(seen) else 0,
+        normal=ndtri((ranks + 0.625) / (len(seen) + 0.25)),
+        observed=seen[ranks],
+    )
+
+
+def additivity(state: StudyState) -> Additivity:
+    """Test the runs of complete blocks, and imported ones, for interactions between levers.
+
+    Each block has a constant of its own in a study by cfs, because cfs compares levels inside blocks only: drift from
+    one block to the next, or an import from another year, is no interaction.
+
+    >>> from levers.studies.library import create_study
+    >>> study = create_study("line", {"heat": ["low", "high"], "speed": [1, 2]}, tolerance=0.5, noise_sd=1.0, seed=1)
+    >>> additivity(study.state).reason
+    'no block of runs is complete yet'
+    """
+    names, runs = state.spec.merging.inner.names, _runs(state, with_open=False)
+    n_looks = max(sum(block.role != OPEN for block in state.blocks), 1)
+    level = ALARM / (n_looks * (n_looks + 1))
+    if len(runs.values) == 0 or len(names) < 2:
+        reason = "no block of runs is complete yet" if len(names) > 1 else "a single lever has nothing to interact with"
+        return Additivity(names, len(runs.values), None, (), (), (), None, level, f"not tested: {reason}", reason)
+    codes, sizes = runs.codes, list(state.spec.merging.inner.n_levels)
+    blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
+    if isinstance(state.spec.solver, Cfs) and blocks.max() > 0:
+        codes, sizes = np.column_stack([codes, blocks.astype(np.int16)]), [*sizes, int(blocks.max()) + 1]
+    model = Additive.of(codes, runs.values, sizes)
+    noise_sd = _trusted_noise(model, state.spec.noise_sd)
+    screen = pair_screen(model, len(names), noise_sd)
+    lack = lack_of_fit(model, noise_sd)
+    suspects = tuple(_suspects(model, screen, len(names), state.spec.noise_sd, level))
+    worst = [*suspects, *(c for c in screen.checks[:_MOST_SUSPECTS] if c not in suspects)][:_MOST_SUSPECTS]
+    cells = tuple(cell_means(model, check.first, check.second) for check in worst)
+    words = "; ".join(_words(state, model, screen, suspects, lack, level))
+    return Additivity(
+        names, len(runs.values), lack, screen.checks, suspects, cells, noise_sd, level, words, screen.reason
+    )
+
+
+def _runs(state: StudyState, with_open: bool) -> _Runs:
+    """The runs that count, imported ones first, then in the order of telling."""
+    parts: list[tuple[Any, ...]] = []
+    for i, past in enumerate(state.past):
+        n = len(past.values)
+        away = np.full(n, -1)
+        codes = state.spec.merging.contract(past.codes)
+        parts.append((codes, past.values, away, away, np.full(n, len(state.blocks) + i), np.full(n, -np.inf)))
+    for b, block in enumerate(state.blocks):
+        if block.role != SET_ASIDE and (with_open or block.role != OPEN):
+            done = ~np.isnan(block.values)
+            trial, where = block.holders[done], np.full(int(done.sum()), b)
+            told_at = state.trials.told_at[trial]
+            parts.append((block.batch.codes[done], block.values[done], trial, where, where, told_at))
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        empty = np.zeros((0, state.spec.merging.inner.n_factors), dtype=np.int16)
+        return _Runs(empty, np.zeros(0), none, none, none, np.zeros(0))
+    runs = _Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    order = np.lexsort((runs.trial, runs.told_at))
+    return _Runs(*(getattr(runs, name)[order] for name in _Runs.__slots__))
+
+
+def _points(sizes: Numbers, most: int) -> Places:
+    """Which runs to draw: a tenth for the largest residuals, the rest spread evenly."""
+    if len(sizes) <= most:
+        return np.arange(len(sizes))
+    largest = np.argsort(-sizes, kind="stable")[: max(1, most // 10)]
+    others = np.setdiff1d(np.arange(len(sizes)), largest)
+    return np.sort(np.concatenate([largest, others[even_sample(len(others), most - len(largest))]]))
+
+
+def _autocorrelation(told: Numbers) -> float | None:
+    away = told - told.mean() if len(told) else told
+    square = float(away @ away)
+    return float(away[1:] @ away[:-1]) / square if len(told) > 2 and square > 0 else None
+
+
+def _trusted_noise(model: Additive, stated: float | None) -> float | None:
+    """The stated noise unless the residuals contradict it: a wrong one would raise, or hide, every alarm at once."""
+    if stated is None or model.dof < 1:
+        return stated
+    square = model.square / stated**2
+    p_value = 2 * min(float(chdtr(model.dof, square)), float(chdtrc(model.dof, square)))
+    return stated if p_value >= _CONTRADICTED else None
+
+
+def _suspects(
+    model: Additive, screen: PairScreen, n_factors: int, stated: float | None, level: float
+) -> Iterator[PairCheck]:
+    """The worst pair; then, with that pair as one more factor of all its combinations, the worst of the others."""
+    for _ in range(_MOST_SUSPECTS):
+        if not screen.checks or screen.checks[0].adjusted >= level:
+            return
+        worst = screen.checks[0]
+        yield worst
+        sizes = model.fit.moments.n_levels
+        n_cells = sizes[worst.first] * sizes[worst.second]
+        if n_cells > MAX_MERGED:
+            return
+        merged = model.codes[:, worst.first] * sizes[worst.second] + model.codes[:, worst.second]
+        model = Additive.of(np.column_stack([model.codes, merged]), model.outcomes, [*sizes, n_cells])
+        screen = pair_screen(model, n_factors, _trusted_noise(model, stated))
+
+
+def can_merge(state: StudyState, pair: PairCheck) -> bool:
+    """Whether a study can go on with two of its levers as one."""
+    sizes = state.spec.merging.inner.n_levels
+    return isinstance(state.spec.solver, Cfs) and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
+
+
+def _words(
+    state: StudyState,
+    model: Additive,
+    screen: PairScreen,
+    suspects: tuple[PairCheck, ...],
+    lack: LackOfFit | None,
+    level: float,
+) -> Iterator[str]:
+    factors = state.spec.merging.inner.factors
+    for pair in suspects:
+        first, second = factors[pair.first], factors[pair.second]
+        n_cells = first.n_levels * second.n_levels
+        remedy = f"study them as one lever of {n_cells} combinations"
+        if can_merge(state, pair):
+            remedy += ", with these runs as evidence (levers merge)"
+        elif n_cells > MAX_MERGED:
+            remedy = f"as one lever they would have {n_cells} combinations: leave out levels first"
+        yield (
+            f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
+            f"they do not; {remedy}"
+        )
+    if lack is not None and lack.p_value < level and not suspects:
+        yield (
+            f"the sum of single effects does not fit the runs ({_chance(lack.p_value)}), though no pair stands "
+            "out: three or more may act together, or conditions changed"
+        )
+    elif screen.reason is not None:
+        yield f"not tested: {screen.reason}"
+    elif not suspects:
+        n = len(screen.checks)
+        yield f"no sign of interaction in {n} pair{'s' if n > 1 else ''}"
+    if screen.checks and screen.n_blind:
+        yield f"{screen.n_blind} more cannot be told from these runs"
+    if screen.checks and screen.n_left_out:
+        yield f"{screen.n_left_out:,} more were left out, of levers with smaller effects or very many levels"
+    stated = state.spec.noise_sd
+    if stated is not None and _trusted_noise(model, stated) is None:
+        sd = math.sqrt(model.square / model.dof)
+        more = "interactions or more noise, and either voids the certificate" if sd > stated else "runs could be saved"
+        yield f"residuals have an sd of {sd:.3g} where a noise of {stated:g} was stated: {more}"
+
+
+def _chance(p_value: float) -> str:
+    return f"p = {p_value:.1g}" if p_value >= 1e-9 else "p < 1e-9"

@@ -1,0 +1,122 @@
+"""Trials as tables and files."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from levers.core.codec import to_json
+from levers.core.space import Level
+from levers.errors import InvalidSettingError, SheetError
+from levers.studies.sheets.runs import block_numbers, sheet_columns
+from levers.studies.sheets.write import write_sheet
+from levers.studies.state import StudyState, TrialState
+
+if TYPE_CHECKING:
+    from levers.studies.study import Study
+
+
+def trials_frame(state: StudyState) -> pl.DataFrame:
+    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
+    table, n = state.trials, state.trials.n_trials
+    blocks, rows = table.block[:n], table.row[:n]
+    codes = np.empty((n, state.spec.space.n_factors), dtype=np.int16)
+    outcome = np.full(n, np.nan)
+    for i, block in enumerate(state.blocks):
+        here = blocks == i
+        codes[here] = state.spec.merging.expand(block.batch.codes)[rows[here]]
+        outcome[here] = block.values[rows[here]]
+    complete = table.state[:n] == TrialState.COMPLETE
+    outcome[~complete] = np.nan
+    names = np.array([s.name for s in TrialState])
+    stages = np.array([block.batch.stage for block in state.blocks] or [""])
+    workers = pl.Series([lease.worker for lease in state.leases] or [""], dtype=pl.String)
+    lease = pl.Series(np.maximum(table.lease[:n], 0))
+    asked = np.array([lease.at for lease in state.leases] or [np.nan])
+    never = table.lease[:n] < 0
+    told_at = np.where(complete, table.told_at[:n], np.nan)
+    columns: dict[str, pl.Series] = {
+        "trial": pl.Series(np.arange(n)),
+        "block": pl.Series(blocks + 1),
+        "stage": pl.Series(stages[blocks], dtype=pl.String),
+        "state": pl.Series(names[table.state[:n]], dtype=pl.String),
+    }
+    for k, factor in enumerate(state.spec.space.factors):
+        columns[factor.name] = level_column(factor.levels, codes[:, k])
+    columns |= {
+        "outcome": pl.Series(outcome).fill_nan(None),
+        "worker": workers.gather(lease).set(pl.Series(never), None),
+        "asked_at": _times(np.where(never, np.nan, asked[np.maximum(table.lease[:n], 0)])),
+        "told_at": _times(told_at),
+    }
+    return pl.DataFrame(columns)
+
+
+def as_pandas(frame: pl.DataFrame) -> Any:
+    """The same as a pandas frame, without the Arrow library that polars' own way would need."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise InvalidSettingError("pandas is not installed; install it, or take the polars frame") from None
+    return pandas.DataFrame(frame.to_dict(as_series=False))
+
+
+def level_column(levels: tuple[Level, ...], codes: "np.ndarray[tuple[int], np.dtype[np.int16]]") -> pl.Series:
+    """A factor's levels by position: as numbers when all are numbers, else as text."""
+    kinds = {type(level) for level in levels}
+    if len(kinds) == 1:
+        return pl.Series(list(levels)).gather(pl.Series(codes))
+    if kinds <= {int, float}:
+        return pl.Series([float(level) for level in levels]).gather(pl.Series(codes))
+    return pl.Series([str(level) for level in levels]).gather(pl.Series(codes))
+
+
+def _times(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> pl.Series:
+    whole = pl.Series(seconds).fill_nan(None) * 1_000_000
+    return whole.cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
+
+
+SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
+"""How the name of an exported file may end."""
+
+
+def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
+    """All trials that were handed out, as `export_trials` writes them; or the verdict, as .json for `levers.verify`."""
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise SheetError(f"cannot write {str(target)!r}: its name must end in {', '.join(SUFFIXES[:-1])} or .json")
+    if not target.parent.is_dir():
+        raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    if suffix != ".json":
+        export_trials(study, target)
+        return
+    text = to_json(study.verdict()) + "\n"
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+
+def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
+    """All trials that were handed out: .csv, .tsv or .xlsx as a sheet that `tell` and `import` read, or .parquet."""
+    state = study.frozen()  # others may write meanwhile
+    if Path(path).suffix.lower() == ".parquet":
+        frame = trials_frame(state)
+        blocks = pl.Series("block", block_numbers(state, frame["trial"].to_numpy()))
+        try:
+            frame.with_columns(blocks).write_parquet(Path(path))
+        except OSError as error:
+            raise SheetError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        return
+    states = state.trials.state[: state.trials.n_trials]
+    which = np.flatnonzero(states != TrialState.WAITING)
+    values = np.full(len(which), np.nan)
+    complete = states[which] == TrialState.COMPLETE
+    for i, block in enumerate(state.blocks):
+        here = complete & (state.trials.block[which] == i)
+        values[here] = block.values[state.trials.row[which[here]]]
+    names = np.array([s.name for s in TrialState])[states[which]].tolist()
+    write_sheet(path, state.spec.space, **sheet_columns(state, which), outcomes=values, states=names)

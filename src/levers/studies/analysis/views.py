@@ -1,0 +1,288 @@
+"""A study's state as people ask for it: trials, status, effects, best setting, forecast, verdict."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import Verdict
+from levers.algorithms.cfs.outlook import outlook
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.modl import Modl
+from levers.core.merging import Merging
+from levers.core.space import Assignment
+from levers.errors import NoSuchTrialError
+from levers.studies.analysis.describe import several
+from levers.studies.analysis.estimates import Estimates, counted_runs
+from levers.studies.events import Numbers
+from levers.studies.state import StudyState, Trial, TrialState
+
+DOUBT = "ASSUMPTION IN DOUBT: "
+"""How a guarantee goes on that the outcomes themselves contradict."""
+MANY_RUNS = 50_000
+"""More runs to go than most people mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Runs still to go: in the block under way, likely, and in the worst case (None when there is no telling yet)."""
+
+    now: int
+    likely: int | None
+    worst_case: int | None
+
+    def __str__(self) -> str:
+        if self.likely is None or self.worst_case is None:
+            return f"{self.now} runs to go in this block, then more"
+        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this block"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow:
+    """One level: its runs, what it loses against the leading level, with an interval, and where it stands."""
+
+    factor: str
+    level: Any
+    n_runs: int
+    loss: float | None
+    low: float | None
+    high: float | None
+    standing: str
+    ruled_out_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The setting that the estimates favour.
+
+    It is within `within` of the best one with the study's probability, whenever one looks (None before the first
+    decision). `predicted` is the mean outcome to expect there, estimated from all runs; because the setting was chosen
+    it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for this one too.
+    """
+
+    params: Assignment
+    within: float | None
+    predicted: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a study stands."""
+
+    name: str
+    state: str
+    algorithm: str
+    goal: str
+    n_factors: int
+    stage: str
+    n_complete: int
+    n_running: int
+    n_waiting: int
+    n_failed: int
+    n_stale: int
+    n_past: int
+    n_corrections: int
+    tolerance: float | None
+    within: float | None
+    to_go: Forecast
+    created_at: float
+    updated_at: float
+    note: str | None = None
+
+
+def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
+    """Trials by their numbers."""
+    for number in np.asarray(which, dtype=np.int64).tolist():
+        yield trial(state, number)
+
+
+def trial(state: StudyState, number: int) -> Trial:
+    """One trial by its number."""
+    table = state.trials
+    if not 0 <= number < table.n_trials:
+        raise NoSuchTrialError(f"there is no trial {number}; trials are 0 to {table.n_trials - 1}")
+    block, row = int(table.block[number]), int(table.row[number])
+    found = state.blocks[block]
+    now = TrialState(table.state[number])
+    lease = state.leases[table.lease[number]] if table.lease[number] >= 0 else None
+    complete = now is TrialState.COMPLETE
+    return Trial(
+        number,
+        state.spec.merging.assignment(found.batch.codes[row]),
+        block,
+        found.batch.stage,
+        now,
+        value=float(found.values[row]) if complete else None,
+        worker=lease and lease.worker,
+        asked_at=lease and lease.at,
+        deadline=lease and lease.deadline,
+        told_at=float(table.told_at[number]) if complete else None,
+    )
+
+
+def running(state: StudyState) -> Numbers:
+    """The trials that are with a worker."""
+    return np.flatnonzero(state.trials.state[: state.trials.n_trials] == TrialState.RUNNING)
+
+
+def status(name: str, state: StudyState) -> Status:
+    """Where the study stands."""
+    counts = np.bincount(state.trials.state[: state.trials.n_trials], minlength=len(TrialState))
+    block, found = state.open_block, certified(state)
+    return Status(
+        name=name,
+        state="finished" if block is None else "running",
+        algorithm=state.spec.algorithm,
+        goal=state.spec.goal,
+        n_factors=state.spec.space.n_factors,
+        stage="verdict" if block is None else block.batch.stage,
+        n_complete=state.n_complete,
+        n_running=int(counts[TrialState.RUNNING]),
+        n_waiting=int(counts[TrialState.WAITING]),
+        n_failed=int(counts[TrialState.FAIL]),
+        n_stale=int(counts[TrialState.STALE]),
+        n_past=sum(len(past.values) for past in state.past),
+        n_corrections=len(state.corrections),
+        tolerance=state.spec.tolerance,
+        within=None if found is None else found.tolerance,
+        to_go=forecast(state),
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        note=_advice(state),
+    )
+
+
+def _advice(state: StudyState) -> str | None:
+    """A word where something looks wrong that only the user can mend."""
+    noise_sd = getattr(state.known[-1], "noise_sd", None) if state.known else None
+    likely, tolerance = forecast(state).likely, state.spec.tolerance
+    if likely is not None and likely > MANY_RUNS and noise_sd is not None and tolerance is not None:
+        return (
+            f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
+            f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"
+        )
+    return None
+
+
+def certified(state: StudyState) -> Verdict | None:
+    """What can be certified now: the verdict, or what cfs could say if the study ended here."""
+    if state.open_block is None:
+        return _final(state)
+    solver = state.spec.solver
+    found = solver.interim(state.known[-1]) if isinstance(solver, Cfs) else None
+    return None if found is None else replace(found, goal=state.spec.goal)
+
+
+def _final(state: StudyState) -> Verdict:
+    step = state.spec.solver.ask(state.known[-1], state.spec.generator(len(state.blocks)))
+    assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
+    return replace(step, goal=state.spec.goal)
+
+
+def verdict(state: StudyState) -> Verdict | None:
+    """The verdict, with what the study adds to its guarantee; None before the end."""
+    if state.open_block is not None:
+        return None
+    found = _final(state)
+    found = replace(found, guarantee="; ".join([found.guarantee, *_provisos(state), *_doubts(state)]))
+    return _in_outer_space(found, state.spec.merging) if state.spec.merging.is_merged else found
+
+
+def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
+    """A verdict on merged factors in terms of the real ones. What each merged level loses is in `effects`."""
+    members = {
+        merging.inner.names[i]: [merging.outer.names[k] for k in group] for i, group in enumerate(merging.groups)
+    }
+    parents = None if found.parents is None else tuple(name for merged in found.parents for name in members[merged])
+    return replace(
+        found,
+        assignment=merging.assignment(found.assignment.codes),
+        parents=parents,
+        effects=(),
+        intervals=(),
+        eliminations=(),
+        problem=None,
+    )
+
+
+def _provisos(state: StudyState) -> Iterator[str]:
+    merging = state.spec.merging
+    if merging.is_merged:
+        chosen = {merging.column_of(names[0]) for names in state.spec.merged}
+        for i, group in enumerate(merging.groups):
+            if len(group) > 1:
+                reason = "what they do to each other" if i in chosen else "forbidden combinations"
+                yield f"{merging.inner.names[i]} studied as one lever, because of {reason}"
+        yield "the answer is the best of all allowed settings, and the theorem covers it"
+    if state.n_past_used:
+        n = sum(len(past.values) for past in state.past[: state.n_past_used])
+        yield f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+        if state.spec.merged:
+            yield "that levers may have been merged because of these very runs is not accounted for"
+    if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
+        yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
+    if state.corrections:
+        made = several(len(state.corrections), "correction", "corrections")
+        yield f"rests on {made} not having been made to get another answer"
+
+
+def _doubts(state: StudyState) -> Iterator[str]:
+    """Where the outcomes contradict the additive model that the guarantee assumes."""
+    from levers.studies.analysis.diagnostics import additivity  # which itself looks at what is certified
+
+    found = additivity(state)
+    if found.in_doubt:
+        yield f"{DOUBT}{found.summary}"
+
+
+def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:
+    """Every level, in the space as the algorithm sees it. `estimates` are those of the state, if they are at hand."""
+    estimates, found = estimates or Estimates.of(state), certified(state)
+    known = state.known[-1] if state.known else None
+    gone = {(e.factor, e.level): e.n_runs for e in getattr(known, "eliminations", ())}
+    leaders = estimates.leaders if found is None else found.assignment.codes
+    lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
+    rows = []
+    for k, factor in enumerate(state.spec.merging.inner.factors):
+        leader = leaders[k] if leaders else 0
+        losses = estimates.losses(k, leader) or [None] * factor.n_levels
+        counts = estimates.counts(k) or [0] * factor.n_levels
+        spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
+        if found is not None and found.effects:
+            losses = [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
+        for j, level in enumerate(factor.levels):
+            span = spans[j]
+            standing = "ruled out" if (k, j) in gone else lead if j == leader else rest
+            low, high = (None, None) if span is None else span
+            rows.append(EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j))))
+    return rows
+
+
+def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
+    """The setting that the estimates favour. `estimates` are those of the state, if they are at hand."""
+    found, estimates = certified(state), estimates or Estimates.of(state)
+    if found is None and (estimates.fit is None or len(state.blocks) < 2):
+        return None
+    levels = estimates.leaders if found is None else found.assignment.codes
+    predicted = estimates.prediction(levels, state.spec.noise_sd, 0.05) or (None, None, None)
+    within = None if found is None else found.tolerance
+    return Best(state.spec.merging.assignment(levels), within, *predicted)
+
+
+def forecast(state: StudyState) -> Forecast:
+    """How many runs are still to go."""
+    block = state.open_block
+    if block is None:
+        return Forecast(0, 0, 0)
+    solver, known, now = state.spec.solver, state.known[-1], block.n_missing
+    if isinstance(solver, Cfs):
+        then = outlook(solver, known)
+        likely = None if then.likely is None else now + then.likely
+        return Forecast(now, likely, None if then.worst_case is None else now + then.worst_case)
+    if isinstance(solver, Modl):
+        return Forecast(now, None, max(solver.most_runs - state.n_complete, now))
+    return Forecast(now, None, None)

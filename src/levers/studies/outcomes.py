@@ -1,0 +1,170 @@
+"""Checks of arrays that users pass in, made before anything is stored."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levers.core.space import Codes, Space
+from levers.errors import InvalidOutcomeError, NoSuchTrialError, TrialError
+from levers.studies.events import Numbers, Values
+from levers.studies.state import StudyState, TrialState
+
+_TAKEN = (TrialState.RUNNING, TrialState.STALE, TrialState.FAIL)
+_REPLACED = (TrialState.STALE, TrialState.FAIL, TrialState.ABANDONED)
+MAX_OUTCOME = 1e100
+"""The largest outcome that squares and sums can be computed of without overflow."""
+_LIMITS = f"it must be finite, and at most {MAX_OUTCOME:g} in size"
+
+
+def outcome_number(trial: int, value: object) -> float:
+    """An outcome as a number; NaN stands for a run without one.
+
+    >>> outcome_number(3, "2.5")
+    2.5
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {value!r}; it must be a number") from None
+    if not math.isnan(number) and not abs(number) <= MAX_OUTCOME:
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {number:g}; {_LIMITS}")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Told outcomes, sorted: to be stored, wrong (place in the list, reason), and late (place, reason).
+
+    A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome
+    that was told before with the same value is none of these: telling twice changes nothing.
+    """
+
+    trials: Numbers
+    values: Values
+    problems: list[tuple[int, str]]
+    late: list[tuple[int, str]]
+
+
+def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted:
+    """Sort out told outcomes before anything is stored."""
+    n = state.trials.n_trials
+    known = (trials >= 0) & (trials < n)
+    problems = [(int(i), f"there is no trial {trials[i]}; trials are 0 to {n - 1}") for i in np.flatnonzero(~known)]
+    order = np.argsort(trials, kind="stable")
+    twice = order[1:][np.diff(trials[order]) == 0]
+    problems += [(int(i), f"trial {trials[i]} comes twice") for i in twice]
+    wild = ~np.isnan(values) & ~(np.abs(values) <= MAX_OUTCOME)
+    problems += [
+        (int(i), f"the outcome of trial {trials[i]} is {values[i]:g}; {_LIMITS}") for i in np.flatnonzero(wild)
+    ]
+    places = np.flatnonzero(known)
+    states = state.trials.state[trials[places]]
+    block = state.open_block
+    in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
+    fresh = in_open & np.isin(states, _TAKEN)
+    late: list[tuple[int, str]] = []
+    if block is not None:
+        rows = state.trials.row[trials[places]]
+        fresh[fresh] = np.isnan(block.values[rows[fresh]])
+        again = np.flatnonzero(fresh)[_repeats(rows[fresh])]  # two trials of one row in one telling: the first counts
+        late += [(int(places[i]), f"trial {trials[places[i]]} is a second run of a row told here too") for i in again]
+        fresh[again] = False
+        places = np.delete(places, again)
+        fresh = np.delete(fresh, again)
+    for i in places[~fresh]:
+        reason = why_not(state, int(trials[i]), float(values[i]))
+        if reason is not None:
+            done = TrialState(state.trials.state[trials[i]]) in _REPLACED
+            (late if done else problems).append((int(i), reason))
+    # a run without an outcome that was given up anyway is no news
+    dropped = np.isnan(values[places]) & np.isin(state.trials.state[trials[places]], _REPLACED)
+    keep = places[fresh & ~dropped]
+    return Accepted(trials[keep], values[keep], sorted(problems), sorted(late))
+
+
+def _repeats(rows: Numbers) -> Numbers:
+    """Places of values that came before in the list."""
+    _, first = np.unique(rows, return_index=True)
+    return np.setdiff1d(np.arange(len(rows)), first)
+
+
+def why_not(state: StudyState, trial: int, value: float) -> str | None:
+    """Why an outcome cannot be taken; None when it is the one that is known already."""
+    block = state.blocks[state.trials.block[trial]]
+    row = int(state.trials.row[trial])
+    match TrialState(state.trials.state[trial]):
+        case TrialState.COMPLETE:
+            before = float(block.values[row])
+            if before == value:
+                return None
+            return f"trial {trial} was told {before:g} already, not {value:g}; use `correct` if that was wrong"
+        case TrialState.WAITING:
+            return f"trial {trial} was not asked for yet; `ask` hands it out"
+        case TrialState.ABANDONED | TrialState.STALE | TrialState.FAIL | TrialState.RUNNING:
+            holder = int(block.holders[row])
+            if holder != trial:
+                return f"trial {trial} is not needed any more: trial {holder} did the same run and was told first"
+            if math.isnan(value):
+                return None
+            return f"trial {trial} is not needed any more: its block was designed again after a correction"
+
+
+def check_running(state: StudyState, trials: Sequence[int]) -> None:
+    """Refuse trials that cannot fail now."""
+    for trial in trials:
+        if not 0 <= trial < state.trials.n_trials:
+            raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+        found = TrialState(state.trials.state[trial])
+        if found is not TrialState.RUNNING:
+            raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
+
+
+def check_correctable(state: StudyState, trial: int, value: float) -> float:
+    """The outcome that a correction replaces; refuses what cannot be corrected."""
+    if not 0 <= trial < state.trials.n_trials:
+        raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
+    if math.isnan(value):
+        raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan")
+    found = TrialState(state.trials.state[trial])
+    if found is not TrialState.COMPLETE:
+        raise TrialError(f"trial {trial} is {found.name}; only an outcome that was told can be corrected")
+    before = float(state.blocks[state.trials.block[trial]].values[state.trials.row[trial]])
+    if before == value:
+        raise TrialError(f"the outcome of trial {trial} is {value:g} already")
+    return before
+
+
+def whole_numbers(trials: ArrayLike) -> Numbers:
+    """Trial numbers as an array; anything but whole numbers is refused.
+
+    >>> whole_numbers([0, 2]).tolist()
+    [0, 2]
+    """
+    given: NDArray[np.generic] = np.atleast_1d(np.asarray(trials))
+    if given.size and not np.issubdtype(given.dtype, np.integer):
+        raise TrialError(f"trials are given by their whole numbers, not as {given.dtype.name}")
+    return given.astype(np.int64)
+
+
+def past_runs(space: Space, codes: ArrayLike, values: ArrayLike) -> tuple[Codes, Values]:
+    """Level positions and outcomes of runs that are to be imported.
+
+    >>> past_runs(Space.sized([2, 3]), [[0, 2]], [1.5])[0].tolist()
+    [[0, 2]]
+    """
+    rows, y = np.asarray(codes), np.asarray(values, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != space.n_factors or not np.issubdtype(rows.dtype, np.integer):
+        raise TrialError(f"runs are rows of {space.n_factors} level positions, not an array of shape {rows.shape}")
+    if rows.size and ((rows < 0).any() or (rows >= np.asarray(space.n_levels)).any()):
+        raise TrialError("a run has a level that its factor does not have")
+    if y.shape != (len(rows),) or not len(y):
+        raise TrialError(
+            f"{len(rows)} runs and {y.size} outcomes came; give one outcome for each run, and at least one"
+        )
+    bad = np.flatnonzero(~(np.abs(y) <= MAX_OUTCOME))
+    if bad.size:
+        raise TrialError(f"outcome {bad[0] + 1} of {len(y)} is {y[bad[0]]}; every outcome must be a finite number")
+    return rows.astype(np.int16), y

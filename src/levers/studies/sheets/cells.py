@@ -1,0 +1,360 @@
+"""Cells of sheets as levels, trial numbers and outcomes, and back, without guessing what a person meant."""
+
+import codecs
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from levers.core.space import Factor, Level
+from levers.errors import SheetError
+
+MAX_LISTED = 20
+"""How many wrong rows an error lists; the others are counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """One kind of mistake: where it is, and what to say about each place."""
+
+    places: NDArray[np.int64]
+    reason: Callable[[int], str]
+
+
+@dataclass
+class Problems:
+    """Wrong rows in the order of the file: the first few with reasons, all of them counted."""
+
+    listed: list[tuple[int, str]] = field(default_factory=list)
+    n: int = 0
+
+    def add(self, row: int, reason: str) -> None:
+        """Note a wrong row; the reason is dropped once there are more than an error can list."""
+        self.n += 1
+        if len(self.listed) < MAX_LISTED:
+            self.listed.append((row, reason))
+
+
+def raise_rows(problems: Sequence[tuple[int, str]], n_problems: int | None = None) -> None:
+    """Raise one SheetError for rows that are wrong; `n_problems` counts them all when only some are given.
+
+    >>> raise_rows([])
+    >>> raise_rows([(4, "outcome 'x' is not a number"), (9, "trial is empty")], n_problems=7)
+    Traceback (most recent call last):
+    levers.errors.SheetError: 7 rows are wrong; nothing was stored. row 4: outcome 'x' is not a number; \
+row 9: trial is empty; and 5 more
+    """
+    if not problems and not n_problems:
+        return
+    reasons: dict[int, list[str]] = {}
+    for row, reason in problems:
+        reasons.setdefault(row, []).append(reason)
+    n = len(reasons) if n_problems is None else n_problems
+    parts = [f"row {row}: {', '.join(why)}" for row, why in sorted(reasons.items())[:MAX_LISTED]]
+    if n > len(parts):
+        parts.append(f"and {n - len(parts)} more")
+    raise SheetError(f"{n} {'row is' if n == 1 else 'rows are'} wrong; nothing was stored. " + "; ".join(parts))
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for a message, cut when it is long.
+
+    >>> shown("x" * 100, most=10)
+    "'xxxxxxxx..."
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}..."
+
+
+def listed(values: Sequence[object], most: int = 12) -> str:
+    """Values for a message, with a count of those left out.
+
+    >>> listed(["low", "high", "off"], most=2)
+    "'low', 'high' and 1 more"
+    """
+    some = ", ".join(shown(value) for value in values[:most])
+    return some if len(values) <= most else f"{some} and {len(values) - most} more"
+
+
+_FORMULA = re.compile(r"'*(?:\s*[=+\-@]| *[\t\r\n])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_PIECE = 1 << 24
+
+
+def utf8(data: bytes) -> bytes:
+    """The text of a file as UTF-8 without a mark, whatever a spreadsheet saved it as.
+
+    >>> utf8("heat °C".encode("cp1252")).decode()
+    'heat °C'
+    """
+    try:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            data = data.decode("utf-16").encode()
+        elif data.startswith(codecs.BOM_UTF8):
+            data = data[len(codecs.BOM_UTF8) :]
+            data.decode()
+        elif not _is_utf8(data):
+            text = data.decode("cp1252")
+            if _CONTROL.search(text):
+                raise SheetError("it is not a text file; save the sheet as .csv (UTF-8) or .xlsx")
+            data = text.encode()
+    except UnicodeError:
+        raise SheetError("its text is in an encoding that is not known; save the sheet as CSV UTF-8 or .xlsx") from None
+    if b"\0" in data:
+        raise SheetError("it has NUL characters, so it is damaged or not a text file; save it as .csv (UTF-8) or .xlsx")
+    return data
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _PIECE):  # in pieces: the text of a whole file can take four times its size
+            decoder.decode(data[start : start + _PIECE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def neutral(text: str) -> str:
+    """A text that no spreadsheet takes for a formula; `plain` undoes it.
+
+    >>> neutral("=1+1"), neutral("low")
+    ("'=1+1", 'low')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def plain(text: str) -> str:
+    """The text that `neutral` was given.
+
+    >>> plain("'=1+1"), plain("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
+
+
+def trimmed(text: str) -> str:
+    """A text without what spreadsheets change about it: spaces around it, and the kind of its line ends.
+
+    >>> trimmed(" first\\r\\nsecond ")
+    'first\\nsecond'
+    """
+    return text.strip().replace("\r\n", "\n").replace("\r", "\n")
+
+
+EMPTY, UNKNOWN = -2, -3
+"""Codes of a cell that holds no level. Not FREE, which is a column that the sheet does not have."""
+
+NEAR = 1e-8
+"""How much of itself a number may lose in a spreadsheet that keeps only the digits it shows."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_GROUPED_LEVEL = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
+
+
+def level_texts(factor: Factor) -> tuple[str, ...]:
+    """The text of each level, all different: a text that reads like a number level gets a quote before it.
+
+    >>> level_texts(Factor("dose", [1, "1", 2.5, True, "=x"]))
+    ('1', "'1", '2.5', 'true', "'=x")
+    """
+    texts = {k: _number_text(level) for k, level in enumerate(factor.levels) if not isinstance(level, str)}
+    taken = set(texts.values())
+    for k, level in enumerate(factor.levels):
+        if isinstance(level, str):
+            text = neutral(level)
+            while text in taken:
+                text = f"'{text}"
+            taken.add(text)
+            texts[k] = text
+    return tuple(texts[k] for k in range(factor.n_levels))
+
+
+def level_codes(cells: pl.Series, factor: Factor) -> NDArray[np.int16]:
+    """The level positions that a column of texts stands for, EMPTY or UNKNOWN where there is none.
+
+    >>> level_codes(pl.Series([" 2,5", "1.0", "high", ""]), Factor("dose", [1, 2.5])).tolist()
+    [1, 0, -3, -2]
+    """
+    find = level_finder(factor)
+    unique = cells.unique()
+    codes = pl.Series([find(text) for text in unique], dtype=pl.Int16)
+    found = cells.replace_strict(unique, codes, return_dtype=pl.Int16)
+    return np.asarray(found.to_numpy(), dtype=np.int16)
+
+
+def level_finder(factor: Factor) -> Callable[[str], int]:
+    """What finds the position of the level that a cell's text means. The closer of two matches wins.
+
+    >>> find = level_finder(Factor("flag", ["a", " a", True, 1 / 3]))
+    >>> find("a"), find(" a"), find("a "), find("TRUE"), find("0.333333333")
+    (0, 1, 0, 2, 3)
+    """
+    texts = [(k, level) for k, level in enumerate(factor.levels) if isinstance(level, str)]
+    written = {text: k for k, text in enumerate(level_texts(factor))}
+    exact = {level: k for k, level in texts}
+    loose = _unambiguous([(trimmed(level), k) for k, level in texts])
+    booleans = {str(level).casefold(): k for k, level in enumerate(factor.levels) if isinstance(level, bool)}
+    numbers = {level: k for k, level in enumerate(factor.levels) if not isinstance(level, bool | str)}
+
+    def find(cell: str) -> int:
+        bare = cell.strip()
+        if not bare:
+            return EMPTY
+        unquoted = plain(bare)
+        for known, text in (
+            (written, cell),
+            (exact, cell),
+            (written, bare),
+            (exact, bare),
+            (exact, unquoted),
+            (loose, trimmed(unquoted)),
+            (loose, trimmed(bare)),
+            (booleans, unquoted.casefold()),
+        ):
+            if text in known:
+                return known[text]
+        readings = _readings(unquoted)
+        found = {numbers[value] for value in readings if value in numbers}
+        found = found or {k for level, k in numbers.items() if any(_is_near(value, level) for value in readings)}
+        return found.pop() if len(found) == 1 else UNKNOWN
+
+    return find
+
+
+def _number_text(level: Level) -> str:
+    return str(level).lower() if isinstance(level, bool) else repr(level)
+
+
+def _is_near(value: int | float, level: int | float) -> bool:
+    """Whether a number may be a level that lost its last digits. Two whole numbers are the same or not."""
+    if isinstance(value, int) and isinstance(level, int):
+        return False
+    try:
+        return math.isclose(value, level, rel_tol=NEAR)
+    except OverflowError:  # a whole number beyond what floating point holds
+        return False
+
+
+def _unambiguous(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
+    counts = Counter(text for text, _ in pairs)
+    return {text: k for text, k in pairs if counts[text] == 1}
+
+
+def _readings(text: str) -> list[int | float]:
+    """The numbers that a text can mean: 1,234 is one and a bit, or more than a thousand."""
+    text = text.replace("\u2212", "-")
+    readings: list[int | float] = []
+    if _WHOLE.fullmatch(text):
+        readings.append(int(text))
+    elif _NUMBER.fullmatch(text):
+        readings.append(float(text))
+    elif text.count(",") == 1 and "." not in text and _NUMBER.fullmatch(text.replace(",", ".")):
+        readings.append(float(text.replace(",", ".")))
+        if _GROUPED_LEVEL.fullmatch(text):
+            readings.append(int(text.replace(",", "")))
+    return readings
+
+
+_TRIAL = r"^[0-9]{1,18}(?:[.,]0{1,2})?$"  # not 1.000 or 1,000, which some spreadsheets write for a thousand
+_EXPONENT = r"(?:[eE][+-]?[0-9]+)?$"
+_POINT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
+_COMMA = r"^[+-]?[0-9]*,[0-9]+" + _EXPONENT
+_GROUPED_OUTCOME = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
+_BOTH = re.compile(r"[+-]?[0-9]+(?:[.,' \u00a0\u202f][0-9]+)+")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}")
+
+
+def trial_numbers(cells: pl.Series, lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Fault]]:
+    """Trial numbers, -1 where the cell is empty, and what is wrong with them.
+
+    >>> trial_numbers(pl.Series(["7", " 8.0 ", ""]), np.array([2, 3, 4]))[0].tolist()
+    [7, 8, -1]
+    """
+    text = pl.col("text")
+    frame = cells.str.strip_chars().to_frame("text")  # one query for all: each has a cost of its own
+    frame = frame.with_columns(
+        empty=text == "",
+        good=text.str.contains(_TRIAL),
+        number=text.str.extract(r"^([0-9]{1,18})", 1).cast(pl.Int64, strict=False).fill_null(-1),
+    )
+    texts, empty, good = frame["text"], _mask(frame["empty"]), _mask(frame["good"])
+    trials = np.where(good, frame["number"].to_numpy(), np.int64(-1))
+    order = np.argsort(trials, kind="stable")
+    again = order[1:][(trials[order[1:]] == trials[order[:-1]]) & (trials[order[1:]] >= 0)]
+
+    def first(place: int) -> str:
+        return f"trial {trials[place]} is in row {lines[np.argmax(trials == trials[place])]} already"
+
+    return trials, [
+        Fault(np.flatnonzero(empty), lambda place: "trial is empty"),
+        Fault(np.flatnonzero(~good & ~empty), lambda i: f"trial {shown(texts[i])} is not a whole number, 0 or more"),
+        Fault(again, first),
+    ]
+
+
+def outcome_numbers(cells: pl.Series, *, decimal_comma: bool) -> tuple[NDArray[np.float64], list[Fault]]:
+    """Outcomes, NaN where the cell is empty, and what is wrong with them.
+
+    `decimal_comma` says that a comma cannot separate thousands here, as in a file with semicolons between cells.
+
+    >>> outcome_numbers(pl.Series(["1.5", "", " +2e3"]), decimal_comma=False)[0].tolist()
+    [1.5, nan, 2000.0]
+    """
+    text = pl.col("text")
+    frame = cells.to_frame("text").select(text.str.strip_chars().str.replace_all("\u2212", "-", literal=True))
+    frame = frame.with_columns(
+        empty=text == "",
+        point=text.str.contains(_POINT),
+        comma=text.str.contains(_COMMA),
+        value=text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False).fill_null(np.nan),
+    )
+    texts, empty = frame["text"], _mask(frame["empty"])
+    point, comma = _mask(frame["point"]), _mask(frame["comma"])
+    outcomes = np.where(point | comma, frame["value"].to_numpy(), np.nan)
+    faults = [
+        Fault(np.flatnonzero(~(empty | point | comma)), lambda i: _not_a_number(texts[i])),
+        Fault(np.flatnonzero(np.isinf(outcomes)), lambda i: f"outcome {shown(texts[i])} is too large"),
+    ]
+    if comma.any():
+        pointed = point & _mask(texts.str.contains(".", literal=True))
+        grouped = comma & _mask(texts.str.contains(_GROUPED_OUTCOME))
+        if not decimal_comma and (comma == grouped).all():
+            faults.append(Fault(np.flatnonzero(grouped), lambda i: _grouped(texts[i])))
+        if pointed.any():
+            few, other = (comma, "point") if comma.sum() <= pointed.sum() else (pointed, "comma")
+            faults.append(Fault(np.flatnonzero(few), lambda i: _mixed(texts[i], other)))
+    return outcomes, faults
+
+
+def _mask(series: pl.Series) -> NDArray[np.bool_]:
+    return np.asarray(series.to_numpy(), dtype=np.bool_)
+
+
+def _not_a_number(text: str) -> str:
+    start = f"outcome {shown(text)} is not a number"
+    if _DATE.match(text):
+        return f"{start} but a date; format the cells as numbers"
+    if _BOTH.fullmatch(text):
+        return f"{start} that can be read in one way only; write it without separators of thousands"
+    if any("0" <= character <= "9" for character in text):
+        return start
+    return f"{start}; leave the cell empty, or report the run as failed (`levers fail`)"
+
+
+def _grouped(text: str) -> str:
+    point, whole = text.replace(",", "."), text.replace(",", "")
+    return f"outcome {shown(text)} can be {point} or {whole}; write it with a decimal point or without separators"
+
+
+def _mixed(text: str, other: str) -> str:
+    return f"outcome {shown(text)} is ambiguous, as other rows have a decimal {other}; use one of them throughout"

@@ -1,0 +1,184 @@
+"""Write a sheet for people to fill in: safe to open in a spreadsheet, and read back as it was."""
+
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from levers.core.space import FREE, Space
+from levers.errors import SheetError, raise_together
+from levers.studies.sheets.cells import level_texts, neutral, shown
+from levers.studies.sheets.columns import check_names
+from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
+
+_MAX_COLUMNS = 16_384
+_MAX_TEXT = 32_767  # what a cell of Excel holds
+_TO_QUOTE = re.compile(r"[\",;\t\r\n]|^\s|\s$|^$")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The columns of a sheet to be written, of one length."""
+
+    space: Space
+    trials: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    codes: NDArray[np.int16]
+    outcomes: NDArray[np.float64]
+    states: Sequence[str] | None
+
+    def __post_init__(self) -> None:
+        check_names(self.space)
+        n, k = len(self.trials), self.space.n_factors
+        lengths = {len(self.blocks), len(self.outcomes), n if self.states is None else len(self.states)}
+        if lengths != {n} or self.codes.shape != (n, k):
+            raise SheetError(f"the columns of a sheet of {n} rows and {k} factors differ in length")
+        if n and ((self.codes < FREE).any() or (self.codes >= np.array(self.space.n_levels)).any()):
+            raise SheetError("the codes are not those of the space's levels")
+        if np.isinf(self.outcomes).any():
+            raise SheetError("an outcome is infinite; outcomes are finite numbers, or NaN for none")
+        texts = [*self.space.names, *(text for factor in self.space.factors for text in level_texts(factor))]
+        raise_together(
+            SheetError, [f"{shown(text)} cannot be in a sheet: {_wrong(text)}" for text in texts if _wrong(text)]
+        )
+
+    @property
+    def header(self) -> list[str]:
+        names = [neutral(name) for name in self.space.names]
+        return ["trial", "block", *names, "outcome", *(() if self.states is None else ("state",))]
+
+
+def sheet_text(
+    space: Space,
+    *,
+    trials: ArrayLike,
+    blocks: ArrayLike,
+    codes: ArrayLike,
+    outcomes: ArrayLike | None = None,
+    states: Sequence[str] | None = None,
+) -> str:
+    """The sheet as CSV text. A cell is empty where there is no outcome (NaN) or no level (-1).
+
+    >>> space = Space.of({"heat": ["low", "=high"], "dose": [1, 2.5]})
+    >>> print(sheet_text(space, trials=[0, 1], blocks=[0, 0], codes=[[0, 1], [1, 0]], outcomes=[0.5, np.nan]), end="")
+    trial,block,heat,dose,outcome
+    0,0,low,2.5,0.5
+    1,0,'=high,1,
+    """
+    return _delimited(_rows(space, trials, blocks, codes, outcomes, states), ",")
+
+
+def write_sheet(
+    path: str | os.PathLike[str],
+    space: Space,
+    *,
+    trials: ArrayLike,
+    blocks: ArrayLike,
+    codes: ArrayLike,
+    outcomes: ArrayLike | None = None,
+    states: Sequence[str] | None = None,
+) -> None:
+    """Write a .csv, .tsv or .xlsx file, by the path's suffix. It is there whole or not at all.
+
+    >>> write_sheet("runs.pdf", Space.sized([2]), trials=[0], blocks=[0], codes=[[0]])
+    Traceback (most recent call last):
+    levers.errors.SheetError: cannot write 'runs.pdf': its name must end in .csv, .tsv or .xlsx
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in (*_DELIMITERS, ".xlsx"):
+        raise SheetError(f"cannot write {str(target)!r}: its name must end in .csv, .tsv or .xlsx")
+    if "\0" in str(target) or not target.parent.is_dir():
+        raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    rows = _rows(space, trials, blocks, codes, outcomes, states)
+    if suffix == ".xlsx" and (len(rows.trials) >= MAX_ROWS or len(rows.header) > _MAX_COLUMNS):
+        raise SheetError(f"cannot write {str(target)!r}: it is too large for Excel; write a .csv file")
+    draft = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with open(draft, "xb") as file:
+            if suffix == ".xlsx":
+                write_workbook(file, _cells(rows))
+            else:
+                text = _delimited(rows, _DELIMITERS[suffix])
+                # without the mark, Excel takes the text for that of an old Windows
+                file.write(text.encode("utf-8" if text.isascii() else "utf-8-sig"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except OSError as error:
+        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _rows(
+    space: Space,
+    trials: ArrayLike,
+    blocks: ArrayLike,
+    codes: ArrayLike,
+    outcomes: ArrayLike | None,
+    states: Sequence[str] | None,
+) -> _Rows:
+    numbers = np.asarray(trials, dtype=np.int64)
+    levels = np.asarray(codes, dtype=np.int16).reshape(-1, space.n_factors) if len(numbers) == 0 else codes
+    given = np.full(len(numbers), np.nan) if outcomes is None else outcomes
+    values = np.array(given, dtype=np.float64)  # None becomes NaN
+    return _Rows(space, numbers, np.asarray(blocks, dtype=np.int64), np.asarray(levels, dtype=np.int16), values, states)
+
+
+def _delimited(rows: _Rows, delimiter: str) -> str:
+    columns = [pl.Series(rows.trials), pl.Series(rows.blocks)]
+    for k, factor in enumerate(rows.space.factors):
+        texts = pl.Series([*(_quoted(text) for text in level_texts(factor)), ""], dtype=pl.String)
+        columns.append(texts.gather(np.where(rows.codes[:, k] == FREE, factor.n_levels, rows.codes[:, k])))
+    columns.append(pl.Series(rows.outcomes).fill_nan(None))
+    if rows.states is not None:
+        columns.append(pl.Series([_quoted(neutral(state)) for state in rows.states], dtype=pl.String))
+    frame = pl.DataFrame([column.alias(str(k)) for k, column in enumerate(columns)])
+    body = frame.write_csv(include_header=False, separator=delimiter, quote_style="never")
+    return delimiter.join(_quoted(name) for name in rows.header) + "\n" + body
+
+
+def _cells(rows: _Rows) -> Iterator[Sequence[Any]]:
+    yield rows.header
+    cells = []
+    for factor in rows.space.factors:
+        pairs = zip(factor.levels, level_texts(factor), strict=True)
+        cells.append([_value(level, text) for level, text in pairs])
+    for i, (trial, block, outcome) in enumerate(zip(rows.trials, rows.blocks, rows.outcomes.tolist(), strict=True)):
+        levels = [cells[k][code] if code != FREE else None for k, code in enumerate(rows.codes[i].tolist())]
+        value = None if np.isnan(outcome) else Number(repr(outcome))
+        state = () if rows.states is None else (neutral(rows.states[i]),)
+        yield [Number(trial), Number(block), *levels, value, *state]
+
+
+def _value(level: object, text: str) -> object:
+    if isinstance(level, bool):
+        return level
+    return text if isinstance(level, str) else Number(text)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
+
+
+def _wrong(text: str) -> str:
+    if "\0" in text:
+        return "it has a NUL character"
+    if len(text) > _MAX_TEXT:
+        return f"it has more than {_MAX_TEXT} characters"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it has half a character"
+    return ""

@@ -1,0 +1,190 @@
+"""Levers as people write them: a space file (TOML or JSON), lines such as `heat: low, mid, high`, rows of a table."""
+
+import csv
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from levers.core.space import Factor, Level, Space
+from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.studies.sheets.cells import UNKNOWN, level_finder
+
+_EXAMPLE = '[factors]\nheat = ["low", "high"]\nspeed = [1, 2, 3]'
+
+
+class SpaceFile(NamedTuple):
+    """What a file says: the factors, combinations that cannot be run, and groups of levers to be studied as one."""
+
+    space: Space
+    forbidden: list[Mapping[str, Level]]
+    merged: list[list[str]]
+
+
+def read_space(path: str | os.PathLike[str]) -> SpaceFile:
+    """The space, the forbidden combinations and the merged levers in a .toml or .json file.
+
+    A `[factors]` table has one line `name = [levels]` for each lever; `[[forbidden]]` tables name levels that cannot be
+    run together; `merged = [["heat", "speed"]]`, before the tables, names levers that influence each other.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidSpaceError(f"cannot read {file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InvalidSpaceError(f"{file} is not UTF-8 text; save it as UTF-8") from None
+    return parse_space(text, is_json=file.suffix.lower() == ".json", name=str(file))
+
+
+def parse_space(text: str, *, is_json: bool = False, name: str = "the space file") -> SpaceFile:
+    """The same from text.
+
+    >>> found = parse_space('[factors]\\nheat = ["low", "high"]\\nspeed = [1, 2]')
+    >>> found.space.names, found.forbidden, found.merged
+    (('heat', 'speed'), [], [])
+    """
+    try:
+        found = json.loads(text) if is_json else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        kind = "JSON" if is_json else "TOML"
+        raise InvalidSpaceError(f"{name} is not {kind}: {error}. A space looks like this:\n{_EXAMPLE}") from None
+    factors = found.get("factors") if isinstance(found, dict) else None
+    if not isinstance(factors, dict) or not factors:
+        raise InvalidSpaceError(f"{name} has no table of factors. A space looks like this:\n{_EXAMPLE}")
+    unknown = sorted(set(found) - {"factors", "forbidden", "merged"})
+    if unknown:
+        raise InvalidSpaceError(
+            f"{name} has {unknown[0]!r}, which is not known; there are factors, forbidden and merged"
+        )
+    wrong = [key for key, levels in factors.items() if not isinstance(levels, list)]
+    if wrong:
+        raise InvalidSpaceError(f"the levels of {wrong[0]!r} in {name} must be a list, as in\n{_EXAMPLE}")
+    forbidden, merged = found.get("forbidden", []), found.get("merged", [])
+    if not isinstance(forbidden, list):
+        raise InvalidSpaceError(f"forbidden in {name} must be a list of tables, each naming a level of two factors")
+    if not isinstance(merged, list):
+        raise InvalidSpaceError(f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]')
+    return SpaceFile(Space.of(factors), forbidden, merged)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]{1,2})?")
+MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
+"""More than anybody types; a study over the API or the command line may have more."""
+
+
+class Typed(NamedTuple):
+    """Factors with their levels, and what a space file says besides: forbidden combinations, merged levers."""
+
+    factors: list[tuple[str, list[Level]]]
+    forbidden: list[Mapping[str, Any]]
+    merged: list[list[str]]
+
+
+def parse_text(text: str) -> Typed:
+    """What is meant by a text: lines of factors and levels, a table, or a space file.
+
+    >>> parse_text("heat: low, mid, high\\nspeed;1,5;2")[0]
+    [('heat', ['low', 'mid', 'high']), ('speed', [1.5, 2.0])]
+    >>> parse_text('[factors]\\nheat = ["low", "high"]')[0]
+    [('heat', ['low', 'high'])]
+    """
+    if text.lstrip().startswith("{") or re.search(r"^\s*\[\[?\s*(factors|forbidden)\s*\]", text, re.MULTILINE):
+        found = parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
+        return Typed([(f.name, list(f.levels)) for f in found.space.factors], found.forbidden, found.merged)
+    lines = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
+    return Typed(lines, [], [])
+
+
+def _line(line: str, i: int) -> tuple[str, list[Level]]:
+    """A line of either kind. In a table, levels are in the cells after the name."""
+    delimiter = next((mark for mark in ("\t", ";") if mark in line), ",")
+    mark = re.search(r"[:=]", line)
+    if mark is None or (delimiter != "," and line.index(delimiter) < mark.start()):
+        cells = _cells(line, delimiter)
+        name, levels = cells[0], cells[1:]
+    else:
+        name, levels = line[: mark.start()], _cells(line[mark.end() :], delimiter)
+    if not levels:
+        raise InvalidSpaceError(f"line {i} has no levels; write it as `heat: low, mid, high`")
+    return name.strip().strip('"'), _numbered(levels)
+
+
+def parse_levels(text: str) -> list[Level]:
+    """The levels of one factor, with commas between them, or semicolons where numbers have decimal commas.
+
+    >>> parse_levels("1, 2, 3"), parse_levels("0,5; 1,5"), parse_levels('"a, b", c')
+    ([1, 2, 3], [0.5, 1.5], ['a, b', 'c'])
+    """
+    return _numbered(_cells(text, next((mark for mark in ("\t", ";", "\n") if mark in text), ",")))
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    if delimiter == "\n":
+        found = text.splitlines()
+    else:
+        found = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    return [cell.strip() for cell in found if cell.strip()]
+
+
+def _numbered(texts: list[str]) -> list[Level]:
+    """Levels that are all numbers become numbers."""
+    plain = [text.replace("\u2212", "-") for text in texts]
+    if all(_WHOLE.fullmatch(text) for text in plain):
+        return [int(text) for text in plain]
+    if all(_POINT.fullmatch(text) or _COMMA.fullmatch(text) for text in plain):
+        return [float(text.replace(",", ".")) for text in plain]
+    return list(texts)
+
+
+def made_space(factors: list[tuple[str, list[Level]]]) -> Space:
+    """The space, or one error that names all that is wrong with it."""
+    if not factors:
+        raise InvalidSpaceError("there is no factor yet; give at least one, with two or more levels")
+    if len(factors) > MOST_FACTORS or sum(len(levels) for _, levels in factors) > MOST_LEVELS:
+        raise InvalidSpaceError(f"at most {MOST_FACTORS:,} factors with {MOST_LEVELS:,} levels can be entered here")
+    problems, made = [], []
+    for name, levels in factors:
+        try:
+            made.append(Factor(name, levels))
+        except InvalidSpaceError as error:
+            problems.append(str(error))
+    if problems:
+        raise InvalidSpaceError("; ".join(problems[:10]))
+    return Space(made)
+
+
+def parse_forbidden(space: Space, text: str) -> list[dict[str, Level]]:
+    """Combinations that cannot be run, one a line: `heat=high, speed=4`.
+
+    >>> parse_forbidden(Space.of({"heat": ["low", "high"], "speed": [1, 4]}), "heat=high, speed=4")
+    [{'heat': 'high', 'speed': 4}]
+    """
+    return [_combination(space, line) for line in text.splitlines() if line.strip()]
+
+
+def parse_merged(text: str) -> list[list[str]]:
+    """Levers that influence each other, one group a line: `heat, speed`.
+
+    >>> parse_merged("heat, speed")
+    [['heat', 'speed']]
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [_cells(line, ";" if ";" in line else ",") for line in lines]
+
+
+def _combination(space: Space, line: str) -> dict[str, Level]:
+    found: dict[str, Level] = {}
+    for part in re.split(r"[,;]", line):
+        name, sign, level = part.partition("=")
+        if not sign:
+            raise InvalidSettingError(f"a forbidden combination looks like heat=high, speed=4, not {line.strip()!r}")
+        factor = space.factors[space.position(name.strip())]
+        place = level_finder(factor)(level)
+        found[factor.name] = factor.levels[place] if place > UNKNOWN and place >= 0 else level.strip()
+    return found

@@ -1,0 +1,337 @@
+"""The state of a study: a fold over its events. Nothing here decides anything, and nothing here has a clock."""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from levers.algorithms.base import Batch
+from levers.core.space import Assignment, Codes
+from levers.errors import StudyError
+from levers.studies.events import (
+    Asked,
+    Corrected,
+    Created,
+    Decided,
+    Expired,
+    Failed,
+    Imported,
+    Opened,
+    Record,
+    Revised,
+    Told,
+    Values,
+)
+from levers.studies.spec import StudySpec
+
+
+class TrialState(IntEnum):
+    """What can become of a trial.
+
+    A row of the design whose trial failed or went stale gets a new trial, so that the design stays balanced.
+    """
+
+    WAITING = 0
+    """Not handed out yet."""
+    RUNNING = 1
+    """With a worker, until its deadline if it has one."""
+    COMPLETE = 2
+    """Its outcome counts."""
+    FAIL = 3
+    """The run gave no outcome."""
+    STALE = 4
+    """The deadline passed. A late outcome is still taken, if it is the first for its row."""
+    ABANDONED = 5
+    """No longer needed: another trial of the same row was told first, or the block was designed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run: what to set, and what came of it."""
+
+    number: int
+    params: Assignment
+    block: int
+    stage: str
+    state: TrialState
+    value: float | None = None
+    worker: str | None = None
+    asked_at: float | None = None
+    deadline: float | None = None
+    told_at: float | None = None
+
+
+class TrialTable:
+    """One entry a trial, in arrays that grow at the end.
+
+    >>> table = TrialTable()
+    >>> table.grow(block=0, rows=np.arange(3))
+    >>> table.n_trials, TrialState(table.state[2]).name
+    (3, 'WAITING')
+    """
+
+    columns = ("state", "block", "row", "lease", "told_at")
+
+    def __init__(self) -> None:
+        self.n_trials = 0
+        self.state = np.zeros(0, dtype=np.uint8)
+        self.block = np.zeros(0, dtype=np.int32)
+        self.row = np.zeros(0, dtype=np.int64)
+        self.lease = np.zeros(0, dtype=np.int32)
+        self.told_at = np.zeros(0, dtype=np.float64)
+
+    def grow(self, block: int, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+        """Add waiting trials for rows of a block."""
+        begin, end = self.n_trials, self.n_trials + len(rows)
+        if end > len(self.state):
+            for name in self.columns:
+                old = getattr(self, name)
+                new = np.zeros(max(end, 2 * len(old), 64), dtype=old.dtype)
+                new[:begin] = old[:begin]
+                setattr(self, name, new)
+        self.state[begin:end] = TrialState.WAITING
+        self.block[begin:end] = block
+        self.row[begin:end] = rows
+        self.lease[begin:end] = -1
+        self.told_at[begin:end] = np.nan
+        self.n_trials = end
+
+    def copy(self) -> "TrialTable":
+        """The same entries in arrays of their own."""
+        twin = TrialTable()
+        twin.n_trials = self.n_trials
+        for name in self.columns:
+            setattr(twin, name, getattr(self, name)[: self.n_trials].copy())
+        return twin
+
+
+OPEN, AS_DESIGNED, AS_RUN, SET_ASIDE = "open", "as designed", "as run", "set aside"
+"""How a block's runs are used. `AS_RUN`: as evidence only; the decision it was designed on has been corrected."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A block of designed runs: the outcome of each row, and the trial that holds it."""
+
+    batch: Batch
+    first: int
+    values: Values
+    holders: np.ndarray[tuple[int], np.dtype[np.int64]]
+    n_missing: int
+    role: str = OPEN
+
+    @property
+    def n_runs(self) -> int:
+        """How many rows."""
+        return len(self.values)
+
+    def copy(self) -> "Block":
+        """A block that stays as it is when this one goes on."""
+        return replace(self, values=self.values.copy(), holders=self.holders.copy())
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One handing out of trials."""
+
+    worker: str
+    at: float
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A corrected outcome, with who, when and why, and what it changed."""
+
+    trial: int
+    before: float
+    value: float
+    reason: str
+    who: str
+    at: float
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PastRuns:
+    """Imported runs."""
+
+    codes: Codes
+    values: Values
+    note: str
+
+
+@dataclass(slots=True)
+class StudyState:
+    """Everything that follows from the log up to `seq`."""
+
+    seq: int = 0
+    spec_: StudySpec | None = None
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    blocks: list[Block] = field(default_factory=list)
+    known: list[Any] = field(default_factory=list)
+    """What the algorithm knew before each block, and now."""
+    trials: TrialTable = field(default_factory=TrialTable)
+    leases: list[Lease] = field(default_factory=list)
+    again: deque[int] = field(default_factory=deque)
+    fresh: int = 0
+    expiring: list[tuple[float, int, tuple[int, ...]]] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
+    past: list[PastRuns] = field(default_factory=list)
+    past_used: list[int] = field(default_factory=list)
+    """How many imports were in `known`, entry by entry."""
+    n_failed: int = 0
+
+    @property
+    def spec(self) -> StudySpec:
+        """What is asked for."""
+        if self.spec_ is None:
+            raise StudyError("the log does not begin with the creation of a study")
+        return self.spec_
+
+    @property
+    def n_past_used(self) -> int:
+        """How many imports are in what is known now."""
+        return self.past_used[-1] if self.past_used else 0
+
+    @property
+    def open_block(self) -> Block | None:
+        """The block whose outcomes are awaited; None when the study is finished."""
+        return self.blocks[-1] if self.blocks and self.blocks[-1].role == OPEN else None
+
+    @property
+    def counted(self) -> list[Block]:
+        """The blocks whose outcomes count."""
+        return [block for block in self.blocks if block.role != SET_ASIDE]
+
+    @property
+    def n_complete(self) -> int:
+        """Outcomes that count."""
+        return sum(block.n_runs - block.n_missing for block in self.counted)
+
+    def copy(self) -> "StudyState":
+        """The same state, which stays as it is when this one goes on: for looking at it while others write."""
+        return replace(
+            self,
+            blocks=[block.copy() for block in self.blocks],
+            trials=self.trials.copy(),
+            known=list(self.known),
+            leases=list(self.leases),
+            again=self.again.copy(),
+            expiring=list(self.expiring),
+            corrections=list(self.corrections),
+            past=list(self.past),
+            past_used=list(self.past_used),
+        )
+
+    def apply(self, record: Record) -> None:
+        """Take in the next event."""
+        if record.seq != self.seq + 1:
+            raise StudyError(f"event {record.seq} came after event {self.seq}; the log has a gap")
+        event = record.event
+        match event:
+            case Told():
+                self._told(event, record.at)
+            case Asked():
+                self._asked(event, record.at)
+            case Decided():
+                self._decided(event)
+            case Opened():
+                self._opened(event)
+            case Failed():
+                self._again(event.trials, TrialState.FAIL)
+                self.n_failed += len(event.trials)
+            case Expired():
+                self._again(event.trials, TrialState.STALE)
+            case Corrected():
+                self._corrected(event, record)
+            case Revised():
+                self._revised(event)
+            case Imported():
+                self.past.append(PastRuns(event.codes, event.values, event.note))
+            case Created():
+                self.spec_, self.created_at = event.spec, record.at
+        self.seq, self.updated_at = record.seq, record.at
+
+    def _opened(self, event: Opened) -> None:
+        n, first = event.batch.n_runs, self.trials.n_trials
+        self.trials.grow(len(self.blocks), np.arange(n))
+        self.fresh = first
+        self.again.clear()
+        holders = np.arange(first, first + n)
+        self.blocks.append(Block(event.batch, first, np.full(n, np.nan), holders, n))
+
+    def _asked(self, event: Asked, at: float) -> None:
+        lease = len(self.leases)
+        self.leases.append(Lease(event.worker, at, event.deadline))
+        # whoever asks first expires what is over, so these leases hold nothing any more
+        while self.expiring and self.expiring[0][0] <= at:
+            heapq.heappop(self.expiring)
+        if event.deadline is not None:
+            heapq.heappush(self.expiring, (event.deadline, lease, tuple(event.trials.tolist())))
+        self.trials.state[event.trials] = TrialState.RUNNING
+        self.trials.lease[event.trials] = lease
+        block = self.blocks[-1]
+        new = event.trials[event.trials < block.first + block.n_runs]
+        if new.size:
+            self.fresh = int(new.max()) + 1
+        self._forget_again()
+
+    def _forget_again(self) -> None:
+        while self.again and self.trials.state[self.again[0]] != TrialState.WAITING:
+            self.again.popleft()
+
+    def _told(self, event: Told, at: float) -> None:
+        block = self.blocks[-1]
+        rows = self.trials.row[event.trials]
+        block.values[rows] = event.values
+        holders = block.holders[rows]
+        others = holders[holders != event.trials]
+        self.trials.state[others] = TrialState.ABANDONED
+        block.holders[rows] = event.trials
+        block.n_missing -= len(rows)
+        self.trials.state[event.trials] = TrialState.COMPLETE
+        self.trials.told_at[event.trials] = at
+        if others.size:
+            self._forget_again()
+
+    def _again(self, which: np.ndarray[tuple[int], np.dtype[np.int64]], state: TrialState) -> None:
+        block, first = self.blocks[-1], self.trials.n_trials
+        rows = self.trials.row[which]
+        self.trials.state[which] = state
+        self.trials.grow(len(self.blocks) - 1, rows)
+        new = np.arange(first, first + len(rows))
+        block.holders[rows] = new
+        self.again.extend(new.tolist())
+
+    def _decided(self, event: Decided) -> None:
+        self.known.append(event.state)
+        self.past_used.append(event.past)
+        if self.blocks:
+            self.blocks[-1].role = AS_DESIGNED
+
+    def _corrected(self, event: Corrected, record: Record) -> None:
+        block = self.blocks[self.trials.block[event.trial]]
+        block.values[self.trials.row[event.trial]] = event.value
+        self.corrections.append(Correction(event.trial, event.before, event.value, event.reason, record.who, record.at))
+
+    def _revised(self, event: Revised) -> None:
+        self.known[event.first + 1 :] = event.states
+        # a block that the correction closed brings in whatever imports were waiting for it
+        used = self.past_used[event.first + 1 :][: len(event.states)]
+        used += [len(self.past)] * (len(event.states) - len(used))
+        self.past_used[event.first + 1 :] = used
+        for block, role in zip(self.blocks[event.first :], event.roles, strict=True):
+            if block.role == OPEN and role != OPEN:
+                left = self.trials.state[block.first : self.trials.n_trials]
+                unfinished = (left == TrialState.WAITING) | (left == TrialState.RUNNING)
+                left[unfinished] = TrialState.ABANDONED
+            block.role = role
+        last = self.corrections[-1]
+        self.corrections[-1] = Correction(
+            last.trial, last.before, last.value, last.reason, last.who, last.at, event.changes
+        )

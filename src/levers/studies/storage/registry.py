@@ -1,0 +1,51 @@
+"""From an address to a storage."""
+
+import atexit
+import os
+from typing import TYPE_CHECKING
+
+from levers.studies.storage.base import Storage
+from levers.studies.storage.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from levers.studies.storage.sql import SqlStorage
+
+DEFAULT_STORAGE = "sqlite:///levers.db"
+VARIABLE = "LEVERS_STORAGE"
+
+
+def default_storage() -> str:
+    """LEVERS_STORAGE, or a file in the current folder."""
+    return os.environ.get(VARIABLE) or DEFAULT_STORAGE
+
+
+def open_storage(storage: "str | Storage | None") -> Storage:
+    """A storage from its address; None is a new one in memory.
+
+    >>> open_storage(None).url
+    'memory'
+    """
+    if storage is None:
+        return MemoryStorage()
+    if not isinstance(storage, str):
+        return storage
+    key = (storage, os.getpid(), os.getcwd())
+    if key not in _opened:
+        from levers.studies.storage.sql import (
+            SqlStorage,
+            parse_url,  # SQLAlchemy takes a while to import
+        )
+
+        _opened[key] = SqlStorage(parse_url(storage))
+    return _opened[key]
+
+
+# connections must not cross into a forked process, and a file may be named from the current folder: both are in the key
+_opened: dict[tuple[str, int, str], "SqlStorage"] = {}
+
+
+@atexit.register
+def close_storages() -> None:
+    """Close what this process has opened by address."""
+    for key in [key for key in _opened if key[1] == os.getpid()]:
+        _opened.pop(key).close()

@@ -1,0 +1,166 @@
+"""What a study does next: pure functions from its state to the events that follow."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from levers.algorithms.base import Batch
+from levers.algorithms.cfs.absorb import absorb
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.state import PAST
+from levers.studies.events import Created, Decided, Event, Imported, Numbers, Opened, Revised
+from levers.studies.spec import StudySpec
+from levers.studies.state import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState, TrialState
+
+
+def first_events(spec: StudySpec) -> list[Event]:
+    """A study begins with its first block designed."""
+    start = spec.solver.start()
+    return [Created(spec), Decided(start), *_opening(spec, start, 0)]
+
+
+def following_events(state: StudyState) -> list[Event]:
+    """When the open block is complete: what the algorithm makes of it, and the next block unless that is the end."""
+    block = state.open_block
+    if block is None or block.n_missing:
+        return []
+    spec = state.spec
+    known = _told(spec, state.known[-1], block)
+    known = _with_past(state, known, state.n_past_used)
+    return [Decided(known, len(state.past)), *_opening(spec, known, len(state.blocks))]
+
+
+def _told(spec: StudySpec, known: Any, block: Block) -> Any:
+    """What is known after a complete block. The rows in the log are its design."""
+    tell = spec.solver.tell_block if isinstance(spec.solver, Cfs) else spec.solver.tell
+    return tell(known, block.batch, spec.sign * block.values)
+
+
+def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
+    """What is known with some of the imports added."""
+    for past in state.past[begin:end]:
+        known = absorbed(state.spec, known, state.spec.merging.contract(past.codes), past.values, PAST)
+    return known
+
+
+def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
+    step = spec.solver.ask(known, spec.generator(block))
+    return [Opened(step)] if isinstance(step, Batch) else []
+
+
+def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
+    """What is known with runs added that were made, but are not due. Only cfs can use them."""
+    if isinstance(spec.solver, Cfs) and len(values):
+        return absorb(spec.solver, known, codes, spec.sign * values, stage)
+    return known
+
+
+def finished_runs(state: StudyState, name: str) -> list[Event]:
+    """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes."""
+    found: list[Event] = [Imported(past.codes, past.values, past.note) for past in state.past]
+    for i, block in enumerate(state.blocks):
+        codes, values = _finished_rows(block)
+        if block.role != SET_ASIDE and len(values):
+            found.append(Imported(state.spec.merging.expand(codes), values, f"block {i} of {name}"))
+    return found
+
+
+def next_trials(state: StudyState, n: int) -> Numbers:
+    """Up to n trials that wait: rows asked again first, then new ones."""
+    block = state.open_block
+    if block is None:
+        return np.zeros(0, dtype=np.int64)
+    again = list(islice((t for t in state.again if state.trials.state[t] == TrialState.WAITING), n))
+    last = min(state.fresh + n - len(again), block.first + block.n_runs)
+    return np.concatenate([np.array(again, dtype=np.int64), np.arange(state.fresh, last)])
+
+
+def expired_trials(state: StudyState, now: float) -> Numbers:
+    """The trials whose deadline has passed."""
+    heap, places, late = state.expiring, [0], []
+    while places:  # down the heap as far as deadlines have passed, so that leases that live on cost nothing
+        i = places.pop()
+        if i < len(heap) and heap[i][0] <= now:
+            _, lease, trials = heap[i]
+            late += [t for t in trials if (state.trials.state[t], state.trials.lease[t]) == (TrialState.RUNNING, lease)]
+            places += [2 * i + 1, 2 * i + 2]
+    return np.array(sorted(late), dtype=np.int64)
+
+
+def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
+    """The decisions since the corrected trials' first block, taken again; None when nothing was decided on it yet.
+
+    Blocks that would be designed the same again keep their part. Others stay as evidence: their rows were chosen before
+    their outcomes, so the anytime radii hold for them too (docs/decisions/0012).
+    """
+    spec = state.spec
+    first = min(int(state.trials.block[trial]) for trial in corrected)
+    if state.blocks[first].role == OPEN:
+        return None
+    known = state.known[first]
+    roles, states = [], []
+    for i in range(first, len(state.blocks)):
+        block = state.blocks[i]
+        role = _role_again(state, known, i)
+        if role == OPEN:
+            roles.append(role)
+            break
+        if role == AS_DESIGNED:
+            known = _told(spec, known, block)
+        elif role == AS_RUN:
+            known = absorbed(spec, known, *_finished_rows(block), "kept after a correction")
+        known = _with_past(
+            state, known, state.past_used[i], state.past_used[i + 1] if i + 1 < len(state.past_used) else None
+        )
+        roles.append(role)
+        states.append(known)
+    return Revised(first, tuple(roles), tuple(states), _changes(spec, state.known[-1], known))
+
+
+def after_revision(state: StudyState) -> list[Event]:
+    """The next block, if the revision closed the open one or brought a finished study back."""
+    return [] if state.open_block is not None else _opening(state.spec, state.known[-1], len(state.blocks))
+
+
+def _role_again(state: StudyState, known: Any, i: int) -> str:
+    """How a block is used when `known` comes before it."""
+    spec, block = state.spec, state.blocks[i]
+    closed = block.role if block.role != OPEN else None
+    if closed is not None and block.n_missing:  # given up half way by an earlier correction
+        return closed
+    step = spec.solver.ask(known, spec.generator(i))
+    if isinstance(step, Batch):
+        asked, made = step, block.batch
+        if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
+            return OPEN if closed is None else AS_DESIGNED
+    return AS_RUN if isinstance(spec.solver, Cfs) else SET_ASIDE
+
+
+def _finished_rows(block: Block) -> tuple[Any, Any]:
+    done = ~np.isnan(block.values)
+    return block.batch.codes[done], block.values[done]
+
+
+def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
+    """What is different now, in words."""
+    factors = spec.merging.inner.factors
+    lines = []
+    gone = [{(e.factor, e.level) for e in getattr(known, "eliminations", ())} for known in (before, after)]
+    for k, level in sorted(gone[0] - gone[1]):
+        lines.append(f"{factors[k].name}={factors[k].levels[level]} was ruled out and is back in play")
+    for k, level in sorted(gone[1] - gone[0]):
+        lines.append(f"{factors[k].name}={factors[k].levels[level]} is now ruled out")
+    leaders = [getattr(known, "leaders", ()) for known in (before, after)]
+    for k, (old, new) in enumerate(zip(*leaders, strict=False)):
+        if old != new:
+            lines.append(
+                f"the leading level of {factors[k].name} is {factors[k].levels[new]}, not {factors[k].levels[old]}"
+            )
+    ended = [bool(getattr(known, "finished", False)) for known in (before, after)]
+    if ended[0] != ended[1]:
+        lines.append(
+            "the study is finished now" if ended[1] else "the study is no longer finished: more runs are needed"
+        )
+    return tuple(lines)

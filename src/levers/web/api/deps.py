@@ -1,0 +1,148 @@
+"""What all operations share: finding the study, doing a change once, answering, and what is said about errors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query, Request, Response
+from pydantic import BaseModel, Field, TypeAdapter
+from pydantic.json_schema import SkipJsonSchema
+
+from levers.studies.study import MAX_KEY, Study
+from levers.web.api.schemas import MOST, Problem
+from levers.web.service import Limits, Service
+from levers.web.urls import name_of
+
+JSON = "application/json"
+REPLAYED = "Idempotency-Replayed"
+_PAGE = Limits().page_rows
+
+Name = Annotated[str, Path(description="The study's name, percent-encoded: `a/b` is `a%2Fb`.")]
+Absent = SkipJsonSchema[None]
+"""What a parameter is when it is left out: there is no way to send it."""
+Key = Annotated[
+    Annotated[str, Field(max_length=MAX_KEY, pattern="^[!-~]+$")] | Absent,
+    Header(
+        alias="Idempotency-Key",
+        description="A text of your own for each change. The same request with the same key happens once, and is "
+        "answered the same; another request with it is refused.",
+    ),
+]
+Offset = Annotated[int, Query(ge=0, le=MOST, description="How many to skip.")]
+Limit = Annotated[int, Query(ge=1, le=_PAGE, description="How many to return at most.")]
+
+_WORDS = {
+    400: "The body cannot be read.",
+    401: "The token is missing, wrong or revoked.",
+    403: "The token does not allow this, or another site's page asks for a change.",
+    404: "There is no such study or trial.",
+    408: "The request took too long to arrive.",
+    409: "The study, or the trial, is in a state that does not allow this.",
+    413: "The request is larger than the service takes.",
+    415: "The body is of a type that is not read here.",
+    421: "The service is not called by that host name.",
+    422: "The input is wrong; the message says what to change.",
+    503: "The storage does not answer, or too many long computations are under way.",
+}
+_ALWAYS = (401, 403, 421, 422, 503)
+_REPLAY = {
+    REPLAYED: {
+        "description": "`true` when the request came before and this is the answer it got.",
+        "schema": {"type": "string", "enum": ["true"]},
+    }
+}
+
+
+def responses(
+    *more: int, changes: int | None = None, only: tuple[int, ...] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """The errors that an operation documents: those that all have, and some of its own.
+
+    >>> sorted(responses(404))
+    [401, 403, 404, 421, 422, 503]
+    """
+    told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem, "description": _WORDS[status]} for status in sorted(told)
+    }
+    if 401 in found:
+        found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
+    if changes is not None:
+        found[changes] = {"headers": _REPLAY}
+    return found
+
+
+def service_of(request: Request) -> Service:
+    """The service behind a request."""
+    found: Service = request.app.state.service
+    return found
+
+
+def study_of(request: Request, name: str, role: str) -> Study:
+    """The study at an address, for whoever asks, if they may."""
+    return service_of(request).study(request, name_of(name), role)
+
+
+def check_rows(request: Request, n: int) -> None:
+    """Refuse more rows than a request may bring."""
+    service_of(request).check_rows(n)
+
+
+def page_size(request: Request, limit: int) -> int:
+    """How many items a page may have here."""
+    return min(limit, service_of(request).limits.page_rows)
+
+
+def answer(content: BaseModel | str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A model, or JSON text, as it is: FastAPI would check it again, on another thread."""
+    text = content if isinstance(content, str) else content.model_dump_json()
+    return Response(text, status, headers, JSON)
+
+
+def answer_value(kind: Any, value: Any) -> Response:
+    """A study's own dataclass, or a list of them."""
+    return Response(_adapter(kind).dump_json(value), media_type=JSON)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def changed(
+    request: Request, study: Study, key: str | None, what: str, body: BaseModel, act: Callable[[], BaseModel]
+) -> Response:
+    """Make a change, once if it has a key, and answer what came of it."""
+    made = once(request, study, key, f"{what} {body.model_dump_json()}", lambda: act().model_dump_json())
+    return answer(made.text, headers=made.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a change returned, and whether it had been made before."""
+
+    text: str
+    replayed: bool
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer says about it."""
+        return {REPLAYED: "true"} if self.replayed else {}
+
+
+def once(request: Request, study: Study, key: str | None, what: str, act: Callable[[], str]) -> Made:
+    """Make a change together with what others want of the study; with a key, only if it was not made before."""
+
+    def change() -> Made:
+        acted = False
+
+        def acting() -> str:
+            nonlocal acted
+            acted = True
+            return act()
+
+        text = acting() if key is None else study.once(key, what, acting)
+        return Made(text, replayed=not acted)
+
+    return service_of(request).change(study, change)

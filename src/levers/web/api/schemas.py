@@ -1,0 +1,403 @@
+"""What requests bring and answers hold: models that refuse what they do not know."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from levers.algorithms.base import Verdict
+from levers.core.space import Assignment, Level
+from levers.studies.analysis import views
+from levers.studies.outcomes import MAX_OUTCOME
+from levers.studies.spec import StudySpec
+from levers.studies.state import Trial
+from levers.web.service import Limits
+
+MOST = 2**53 - 1
+"""The largest whole number that every JSON reader keeps exact."""
+LONGEST_LEASE = 1e9
+MOST_ROWS = Limits().rows
+MOST_KEYS = 2_000
+
+
+def _whole(value: Any) -> Any:
+    """To JSON, 3.0 is a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# constraints come first: those around the validator would be missing in the document
+Whole = BeforeValidator(_whole)
+LevelIn = bool | Annotated[int, Field(ge=-MOST, le=MOST)] | float | str
+Levels = Annotated[list[LevelIn], Field(min_length=2, fail_fast=True)]
+Value = Annotated[float, Field(ge=-MAX_OUTCOME, le=MAX_OUTCOME)]
+TrialNumber = Annotated[int, Field(ge=0, le=MOST, description="The trial's number."), Whole]
+Text = Annotated[str, Field(max_length=10_000)]
+Reason = Annotated[str, Field(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
+Count = Annotated[int, Field(ge=1, le=MOST), Whole]
+Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _short(value: Any) -> Any:
+    """A JSON object with very many keys, each of them wrong, would make as many messages."""
+    if isinstance(value, dict) and len(value) > MOST_KEYS:
+        raise ValueError(f"there are {len(value):,} keys; at most {MOST_KEYS:,} are possible")
+    return value
+
+
+Short = BeforeValidator(_short)
+Row = Annotated[dict[str, LevelIn], Short]
+
+
+class Wire(BaseModel):
+    """The base of all that comes in. Wrong input is refused at its first mistake: millions cost nobody anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_keys(cls, value: Any) -> Any:
+        return _short(value)
+
+
+class FactorIn(Wire):
+    """One lever and its levels."""
+
+    name: str
+    levels: Levels
+
+
+def _form(factors: Any) -> str:
+    if isinstance(factors, list):
+        return "counts" if factors and not isinstance(factors[0], dict | FactorIn) else "list"
+    return "by_name"
+
+
+ByName = Annotated[dict[str, Levels], Field(min_length=1), Short, Tag("by_name")]
+Listed = Annotated[list[FactorIn], Field(min_length=1, fail_fast=True), Tag("list")]
+Counts = Annotated[
+    list[Annotated[int, Field(ge=2, le=32767), Whole]], Field(min_length=1, fail_fast=True), Tag("counts")
+]
+_LISTS = "a list where it is not certain that their order is kept"
+Factors = Annotated[
+    ByName | Listed, Discriminator(_form), Field(description=f"Levels by the factors' names, or {_LISTS}.")
+]
+FactorsOrCounts = Annotated[
+    ByName | Listed | Counts,
+    Discriminator(_form),
+    Field(description=f"Levels by the factors' names, {_LISTS}, or only how many levels each has."),
+]
+
+
+class NewStudy(Wire):
+    """A study to begin. Give a tolerance, or a budget of runs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "oven 2", "factors": {"heat": ["low", "high"], "speed": [1, 2, 3]}, "tolerance": 0.5}]
+        }
+    )
+
+    name: str
+    factors: Factors
+    goal: Literal["maximize", "minimize"] = "maximize"
+    tolerance: Positive | None = None
+    failure_prob: Probability = 0.1
+    noise_sd: Positive | None = None
+    max_parents: Count | None = None
+    min_effect: Positive | None = None
+    budget: Count | None = None
+    algorithm: str = "cfs"
+    forbidden: Annotated[list[Row], Field(fail_fast=True)] = Field(
+        default=[], description="Levels that cannot be run together."
+    )
+    merged: Annotated[list[Annotated[list[str], Short]], Short] = Field(
+        default=[], description="Levers that influence each other, studied as one."
+    )
+    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
+    block_size: Count | None = None
+    options: Annotated[dict[str, LevelIn | None], Short] = Field(
+        default={}, description="Further options of the algorithm."
+    )
+
+
+class CopyTo(Wire):
+    """The name of the copy."""
+
+    name: str
+
+
+class MergeTo(Wire):
+    """The name of the new study, the levers that it studies as one, and its budget if the old one has one."""
+
+    name: str
+    factors: Annotated[list[str], Short]
+    budget: Count | None = None
+    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
+
+
+class Ask(Wire):
+    """How many runs, for whom, and after how many seconds others may have them."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), Whole] = 1
+    worker: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    lease: Annotated[float, Field(gt=0, le=LONGEST_LEASE)] | None = None
+
+
+class Outcome(Wire):
+    """The outcome of a trial; null when the run gave none, which fails it."""
+
+    trial: TrialNumber
+    value: Value | None
+
+
+class Outcomes(Wire):
+    """Many outcomes: all are taken, or none."""
+
+    outcomes: Annotated[list[Outcome], Field(fail_fast=True)]
+
+
+class Fail(Wire):
+    """A run that gave no outcome."""
+
+    trial: TrialNumber
+    reason: Text = ""
+
+
+class Corrected(Wire):
+    """Another outcome for a trial."""
+
+    trial: TrialNumber
+    value: Value
+
+
+class Correct(Corrected):
+    """Another outcome for a trial, and why."""
+
+    reason: Reason
+
+
+class CorrectMany(Wire):
+    """Other outcomes for several trials, and why: all are taken, or none."""
+
+    outcomes: Annotated[list[Corrected], Field(fail_fast=True)] = Field(min_length=1)
+    reason: Reason
+
+
+class Import(Wire):
+    """Past runs: the settings of each, its outcome, and where they come from."""
+
+    rows: Annotated[list[Row], Field(fail_fast=True)] = Field(min_length=1)
+    values: Annotated[list[Value], Field(fail_fast=True)] = Field(min_length=1)
+    note: Text = ""
+
+    @model_validator(mode="after")
+    def _one_value_each(self) -> "Import":
+        if len(self.rows) != len(self.values):
+            raise ValueError(f"there are {len(self.rows)} rows and {len(self.values)} values; give one for each")
+        return self
+
+
+class PlanFor(Wire):
+    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
+
+    factors: FactorsOrCounts
+    tolerance: Positive | None = None
+    failure_prob: Probability = 0.1
+    noise_sd: Positive = 1.0
+    max_parents: Count | None = None
+    min_effect: Positive | None = None
+    budget: Count | None = None
+    certificate: Literal["slippage", "proven", "subgaussian"] = "slippage"
+
+
+def _kind(body: Any) -> str:
+    return "many" if isinstance(body, dict) and "outcomes" in body else "one"
+
+
+Told = Annotated[Annotated[Outcome, Tag("one")] | Annotated[Outcomes, Tag("many")], Discriminator(_kind)]
+Corrections = Annotated[Annotated[Correct, Tag("one")] | Annotated[CorrectMany, Tag("many")], Discriminator(_kind)]
+
+
+Item = TypeVar("Item")
+State = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "STALE", "ABANDONED"]
+Params = dict[str, Level]
+_TIME = "Seconds since 1970."
+
+
+class Shape(BaseModel):
+    """The base of all that goes out."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ErrorDetail(Shape):
+    """What went wrong: the kind of error, and a message for people."""
+
+    kind: str
+    message: str
+
+
+class Problem(Shape):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class Page(Shape, Generic[Item]):
+    """Some of many."""
+
+    items: list[Item]
+    total: int = Field(description="How many there are on all pages.")
+    offset: int
+    limit: int
+
+
+class TrialShape(Shape):
+    """One run: what to set, and what came of it."""
+
+    trial: int
+    block: int = Field(description="The block of the design, from 1.")
+    stage: str
+    state: State
+    params: Params
+    value: float | None
+    worker: str | None
+    asked_at: float | None = Field(description=_TIME)
+    deadline: float | None = Field(description=_TIME)
+    told_at: float | None = Field(description=_TIME)
+
+    @classmethod
+    def of(cls, trial: Trial) -> "TrialShape":
+        """From a trial. What comes from a study is not checked once more."""
+        return cls.model_construct(
+            trial=trial.number,
+            block=trial.block + 1,
+            stage=trial.stage,
+            state=trial.state.name,
+            params=dict(trial.params),
+            value=trial.value,
+            worker=trial.worker,
+            asked_at=trial.asked_at,
+            deadline=trial.deadline,
+            told_at=trial.told_at,
+        )
+
+
+class Trials(Shape):
+    """Runs."""
+
+    trials: list[TrialShape]
+
+    @classmethod
+    def of(cls, trials: Iterable[Trial]) -> "Trials":
+        """From trials."""
+        return cls.model_construct(trials=[TrialShape.of(trial) for trial in trials])
+
+
+class Taken(Shape):
+    """How many outcomes were new, and how many runs failed for want of one."""
+
+    n_new: int
+    n_failed: int
+
+
+class FactorShape(Shape):
+    """One lever and its levels."""
+
+    name: str
+    levels: list[Level]
+
+
+class StudyShape(Shape):
+    """What a study is asked to find."""
+
+    name: str
+    factors: list[FactorShape]
+    goal: str
+    tolerance: float | None
+    failure_prob: float
+    noise_sd: float | None
+    algorithm: str
+    options: dict[str, Level | None]
+    seed: int
+    block_size: int | None
+    forbidden: list[Params]
+    merged: list[list[str]]
+
+    @classmethod
+    def of(cls, name: str, spec: StudySpec) -> "StudyShape":
+        """From the study."""
+        return cls(
+            name=name,
+            factors=[FactorShape(name=f.name, levels=list(f.levels)) for f in spec.space.factors],
+            goal=spec.goal,
+            tolerance=spec.tolerance,
+            failure_prob=spec.failure_prob,
+            noise_sd=spec.noise_sd,
+            algorithm=spec.algorithm,
+            options=dict(spec.options),
+            seed=spec.seed,
+            block_size=spec.block_size,
+            forbidden=[dict(parts) for parts in spec.forbidden],
+            merged=[list(names) for names in spec.merged],
+        )
+
+
+class BestShape(Shape):
+    """The setting that the estimates favour; `params` is null before the first decision."""
+
+    params: Params | None
+    within: float | None
+    predicted: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, best: views.Best | None) -> "BestShape":
+        """From the study's."""
+        if best is None:
+            return cls(params=None, within=None, predicted=None, low=None, high=None)
+        return cls(params=dict(best.params), within=best.within, predicted=best.predicted, low=best.low, high=best.high)
+
+
+class VerdictShape(Shape):
+    """The answer and its guarantee. The export as JSON has all that is needed to compute it again."""
+
+    assignment: Params
+    tolerance: float
+    failure_prob: float
+    guarantee: str
+    certificate: str | None
+    noise: str | None
+    goal: str
+    algorithm: str
+    parents: list[str] | None
+    n_runs: int
+    runs_by_stage: dict[str, int]
+
+    @classmethod
+    def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
+        """From the verdict, and the setting in the space as people see it."""
+        return cls(
+            assignment=dict(chosen),
+            tolerance=found.tolerance,
+            failure_prob=found.failure_prob,
+            guarantee=found.guarantee,
+            certificate=found.certificate,
+            noise=found.noise,
+            goal=found.goal,
+            algorithm=found.algorithm,
+            parents=None if found.parents is None else list(found.parents),
+            n_runs=found.n_runs,
+            runs_by_stage=dict(found.runs_by_stage),
+        )
+
+
+class LogEntry(Shape):
+    """One event of a study."""
+
+    seq: int
+    at: float = Field(description=_TIME)
+    who: str
+    what: str

@@ -1,0 +1,241 @@
+"""List, create, read, delete, copy, merge and plan studies."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Body, Request, Response
+
+from levers.algorithms.registry import option_names
+from levers.core.space import Factor, Space
+from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StorageError, StudyExistsError
+from levers.experiments.plan import Plan, plan
+from levers.studies.analysis import views
+from levers.studies.library import copy_study, create_study, delete_study, merge_study
+from levers.studies.study import Study
+from levers.web.api.deps import (
+    Key,
+    Limit,
+    Name,
+    Offset,
+    answer,
+    answer_value,
+    once,
+    page_size,
+    responses,
+    service_of,
+    study_of,
+)
+from levers.web.api.schemas import CopyTo, Factors, MergeTo, NewStudy, Page, PlanFor, StudyShape
+from levers.web.service import log
+from levers.web.urls import address, name_of
+
+router = APIRouter(tags=["studies"])
+_OWN_FIELDS = ("max_parents", "min_effect", "budget")
+_CREATED = responses(400, 409, 413, changes=201)
+_CREATED[201]["headers"] = {
+    **_CREATED[201]["headers"],
+    "Location": {"description": "Where the study is.", "schema": {"type": "string"}},
+}
+_CREATED[201]["links"] = {
+    operation: {"operationId": operation, "parameters": {"path.name": "$response.body#/name"}}
+    for operation in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
+}
+
+
+@router.get(
+    "/studies",
+    operation_id="listStudies",
+    summary="List the studies",
+    response_model=Page[views.Status],
+    responses=responses(),
+)
+def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Response:
+    """Where each study stands, oldest first: those that the token opens."""
+    service = service_of(request)
+    names = service.names(service.allow(request, "read"))
+    size = page_size(request, limit)
+    found = []
+    for name in names[offset : offset + size]:
+        try:
+            found.append(views.status(name, service.open(name).frozen()))
+        except StorageError:
+            raise
+        except LeversError as error:  # deleted a moment ago, or damaged: the others are still there
+            log.warning("study %r cannot be listed: %s", name, error)
+    return answer(Page[views.Status](items=found, total=len(names), offset=offset, limit=size))
+
+
+@router.post(
+    "/studies",
+    operation_id="createStudy",
+    summary="Begin a study",
+    status_code=201,
+    response_model=StudyShape,
+    responses=_CREATED,
+)
+def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None) -> Response:
+    """Its first block of runs is designed and kept before this returns."""
+    service = service_of(request)
+    who = service.allow(request, "admin").who
+    wrong = sorted(set(body.options) - {n for n in option_names(body.algorithm) if n not in _OWN_FIELDS})
+    if wrong:
+        raise InvalidSettingError(f"{body.algorithm} has no option {wrong[0]!r} here; some are fields of the request")
+    try:
+        study = create_study(
+            body.name,
+            space_of(body.factors),
+            goal=body.goal,
+            tolerance=body.tolerance,
+            failure_prob=body.failure_prob,
+            noise_sd=body.noise_sd,
+            max_parents=body.max_parents,
+            min_effect=body.min_effect,
+            budget=body.budget,
+            algorithm=body.algorithm,
+            forbidden=body.forbidden,
+            merged=body.merged,
+            storage=service.storage,
+            seed=body.seed,
+            block_size=body.block_size,
+            who=who,
+            **cast(dict[str, Any], body.options),
+        )
+    except StudyExistsError:
+        study = _made_before(service.open(body.name), key)
+    return _created(request, study, key, f"create {body.model_dump_json()}")
+
+
+@router.get(
+    "/studies/{name}",
+    operation_id="getStudy",
+    summary="What a study is asked to find",
+    response_model=StudyShape,
+    responses=responses(404),
+)
+def get(request: Request, name: Name) -> Response:
+    """Its factors and settings, as they were when it began."""
+    return answer(StudyShape.of(name_of(name), study_of(request, name, "read").spec))
+
+
+@router.delete(
+    "/studies/{name}",
+    operation_id="deleteStudy",
+    summary="Remove a study for good",
+    status_code=204,
+    responses=responses(404),
+)
+def delete(request: Request, name: Name) -> Response:
+    """The study and everything that was told to it. There is no way back."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    delete_study(study.name, service.storage)
+    service.forget_deleted()
+    return Response(status_code=204)
+
+
+@router.post(
+    "/studies/{name}/copy",
+    operation_id="copyStudy",
+    summary="Copy a study with its whole log",
+    status_code=201,
+    response_model=StudyShape,
+    responses={**_CREATED, **responses(404)},
+)
+def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key = None) -> Response:
+    """Under another name, in the same storage."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    try:
+        made = copy_study(study.name, body.name, service.storage)
+    except StudyExistsError:
+        made = _made_before(service.open(body.name), key)
+    return _created(request, made, key, f"copy {study.name} {body.model_dump_json()}")
+
+
+@router.post(
+    "/studies/{name}/merge",
+    operation_id="mergeStudy",
+    summary="Go on with levers that influence each other studied as one",
+    status_code=201,
+    response_model=StudyShape,
+    responses={**_CREATED, **responses(404)},
+)
+def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: Key = None) -> Response:
+    """A new study, with all runs of the old one as evidence. The old one stays as it is."""
+    study, service = study_of(request, name, "admin"), service_of(request)
+    who = service.allow(request, "admin").who
+    try:
+        made = merge_study(
+            study.name, body.name, body.factors, service.storage, budget=body.budget, seed=body.seed, who=who
+        )
+    except StudyExistsError:
+        made = _made_before(service.open(body.name), key)
+    return _created(request, made, key, f"merge {study.name} {body.model_dump_json()}")
+
+
+def space_of(factors: Factors) -> Space:
+    """The space that a request describes.
+
+    >>> space_of({"heat": ["low", "high"]}).names
+    ('heat',)
+    """
+    if isinstance(factors, dict):
+        return Space.of(factors)
+    return Space([Factor(factor.name, factor.levels) for factor in factors])
+
+
+def _made_before(study: Study, key: str | None) -> Study:
+    """A study of that name, if it was made by a request with this very key whose answer was lost."""
+    if key is not None:
+        with study.writing() as pen:
+            if pen.answer(key) is not None:
+                return study
+    raise StudyExistsError(f"there is a study called {study.name!r} already; load it, or choose another name")
+
+
+def _created(request: Request, study: Study, key: str | None, what: str) -> Response:
+    shape = StudyShape.of(study.name, study.spec)
+    made = once(request, study, key, what, shape.model_dump_json)
+    headers = {"location": f"{request.url.path.split('/studies', 1)[0]}/studies/{address(study.name)}"}
+    return answer(made.text, 201, headers | made.headers)
+
+
+planning = APIRouter(tags=["planning"])
+_MOST_FACTORS = 1_000
+_MOST_PROVEN = 12  # levels in all, of factors that differ in their number: a few seconds
+
+
+@planning.post(
+    "/plan",
+    operation_id="planStudy",
+    summary="How many runs a study takes",
+    response_model=Plan,
+    responses=responses(400, 413),
+)
+def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
+    """For a tolerance; or with a budget, the smallest tolerance that it can certify. Nothing is kept."""
+    service_of(request).allow(request, "read")
+    if len(body.factors) > _MOST_FACTORS:
+        raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")
+    space = _space(body.factors)
+    if body.certificate == "proven" and sum(set(space.n_levels)) > _MOST_PROVEN:
+        raise InvalidSettingError(
+            "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
+        )
+    with service_of(request).slowly():
+        found = plan(
+            space,
+            tolerance=body.tolerance,
+            failure_prob=body.failure_prob,
+            noise_sd=body.noise_sd,
+            max_parents=body.max_parents,
+            min_effect=body.min_effect,
+            budget=body.budget,
+            certificate=body.certificate,
+        )
+    return answer_value(Plan, found)
+
+
+def _space(factors: object) -> Space:
+    """The space of a request, which may also be a list of level counts."""
+    if isinstance(factors, Sequence) and all(isinstance(one, int) for one in factors):
+        return Space.sized(factors)
+    return space_of(factors)  # type: ignore[arg-type]

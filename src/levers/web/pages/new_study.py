@@ -1,0 +1,402 @@
+"""The form of a new study, with a plan that follows what is typed."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData
+
+from levers.algorithms.base import Problem
+from levers.algorithms.cfs.settings import error_shares
+from levers.algorithms.cfs.solver import Cfs
+from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.model.evidence import noise_upper_bound
+from levers.core.space import Level, Space
+from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
+from levers.experiments.plan import Plan, plan
+from levers.studies.library import create_study
+from levers.studies.sheets.cells import utf8
+from levers.studies.space_text import Typed, made_space, parse_forbidden, parse_levels, parse_merged, parse_text
+from levers.web.errors import message_of, status_of
+from levers.web.pages.filters import decimal, whole
+from levers.web.pages.site import fragment, page, part, service_of
+from levers.web.pages.study import study_page
+from levers.web.security import Posted, back_to, file_of, text_of
+from levers.web.urls import address
+
+TEXTS = ("name", "table", "goal", "tolerance", "failure_prob", "noise_sd", "max_parents", "min_effect", "budget")
+MORE = ("block_size", "seed", "forbidden", "merged")
+_DEFAULTS = {"goal": "maximize", "failure_prob": "0.1"}
+_EMPTY_ROWS, _MOST_ROWS, _LONGEST = 3, 500, 2_000_000
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What was typed: `fields` by name, and `rows` of factor and levels."""
+
+    fields: Mapping[str, str]
+    rows: list[tuple[str, str]]
+    n_empty: int = _EMPTY_ROWS
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> "Draft":
+        """The form as it is first shown."""
+        return cls({key: _DEFAULTS.get(key, "") for key in (*TEXTS, *MORE)}, [])
+
+    @classmethod
+    def of(cls, form: FormData) -> "Draft":
+        """From a form. The text of a file that was chosen goes to the field for pasted text, so that it is kept."""
+        fields = {key: text_of(form, key, _LONGEST) for key in (*TEXTS, *MORE)}
+        problems: dict[str, str] = {}
+        file = file_of(form, "file")
+        if file is not None:
+            try:
+                fields["table"] = utf8(file.file.read(_LONGEST)).decode().strip()
+            except (SheetError, UnicodeDecodeError) as error:
+                problems["table"] = f"the file cannot be read: {error}"
+        names = [str(value).strip() for value in form.getlist("factor")][:_MOST_ROWS]
+        levels = [str(value).strip() for value in form.getlist("levels")][:_MOST_ROWS]
+        rows = [(a, b) for a, b in zip(names, levels, strict=False) if a or b]
+        more = _EMPTY_ROWS if text_of(form, "more_rows") else 0
+        return cls(fields, rows, max(_EMPTY_ROWS, len(names) - len(rows)) + more, problems)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no factor was given yet."""
+        return not self.rows and not self.fields["table"]
+
+    @cached_property
+    def space(self) -> Space | None:
+        """The levers; None when something is wrong with them."""
+        found = self._try("factors", self._factors)
+        return None if found is None else self._try("factors", lambda: made_space(found.factors))
+
+    @cached_property
+    def forbidden(self) -> list[Mapping[str, Level]]:
+        """Combinations that cannot be run."""
+        space = self.space
+        if space is None:
+            return []
+        from_file = self._try("factors", self._factors)
+        typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
+        return [*(from_file.forbidden if from_file else []), *(typed or [])]
+
+    @cached_property
+    def merged(self) -> list[list[str]]:
+        """Levers that are studied as one."""
+        space = self.space
+        if space is None:
+            return []
+        from_file = self._try("factors", self._factors)
+        groups = [*(from_file.merged if from_file else []), *parse_merged(self.fields["merged"])]
+        return groups if self._try("merged", lambda: merged_groups(space, groups)) is not None else []
+
+    def _factors(self) -> Typed:
+        factors = [(name, parse_levels(levels)) for name, levels in self.rows]
+        try:
+            more = parse_text(self.fields["table"])
+        except LeversError as error:
+            self.problems.setdefault("table", str(error))
+            raise InvalidSpaceError("the pasted table cannot be read") from None
+        return more._replace(factors=[*factors, *more.factors])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The numbers, None where a field is empty; what is wrong goes to `problems`."""
+        numbers: dict[str, Any] = {"goal": self.fields["goal"] or "maximize"}
+        for key in ("tolerance", "failure_prob", "noise_sd", "min_effect"):
+            numbers[key] = self._number(key, decimal)
+        for key in ("max_parents", "budget", "block_size", "seed"):
+            numbers[key] = self._number(key, whole)
+        if numbers["failure_prob"] is None and "failure_prob" not in self.problems:
+            numbers["failure_prob"] = 0.1
+        if numbers["tolerance"] is not None and numbers["budget"] is not None:
+            self.problems["budget"] = "give either a tolerance or a budget of runs, and not both"
+        if not self.fields["tolerance"] and not self.fields["budget"]:
+            self.problems["tolerance"] = "say how far from the best is good enough, or give a budget of runs"
+        return numbers
+
+    def _number(self, key: str, read: Callable[[str, str], Any]) -> Any:
+        text, label = self.fields[key], LABELS[key]
+        return self._try(key, lambda: read(text, label)) if text else None
+
+    def _try(self, key: str, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except (InvalidSettingError, InvalidSpaceError) as error:
+            self.problems.setdefault(key, str(error))
+            return None
+
+
+LABELS = {
+    "tolerance": "the tolerance",
+    "failure_prob": "the failure probability",
+    "noise_sd": "the noise",
+    "min_effect": "the least effect",
+    "max_parents": "the number of factors that matter",
+    "budget": "the budget",
+    "block_size": "the block size",
+    "seed": "the seed",
+}
+"""Fields as messages call them."""
+
+FIELD_OF = {
+    "study's name": "name",
+    "study called": "name",
+    "max_parents": "max_parents",
+    "min_effect": "min_effect",
+    "failure_prob": "failure_prob",
+    "noise_sd": "noise_sd",
+    "tolerance": "tolerance",
+    "budget": "budget",
+    "block_size": "block_size",
+    "seed": "seed",
+    "goal": "goal",
+    "forbidden": "forbidden",
+    "to be merged": "merged",
+    "studied as one": "merged",
+    "factor": "factors",
+}
+
+
+def place_of(message: str) -> str:
+    """The field that an error of the library is about.
+
+    >>> place_of("max_parents must be from 1 to 3, not 9"), place_of("something else")
+    ('max_parents', 'form')
+    """
+    return next((place for words, place in FIELD_OF.items() if words in message), "form")
+
+
+GUESSES = (0.5, 1.0, 2.0, 4.0)
+"""Noise in tolerances, to plan with while it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a plan rests on: the sizes of the factors and the numbers of the form."""
+
+    n_levels: tuple[int, ...]
+    tolerance: float | None
+    budget: int | None
+    failure_prob: float
+    noise_sd: float | None
+    max_parents: int | None = None
+    min_effect: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Buys:
+    """An assumption: the runs of the worst case and likely, with it and without."""
+
+    what: str
+    with_it: tuple[int, int]
+    without: tuple[int, int]
+    given: bool
+
+    @property
+    def saved(self) -> float | None:
+        """How many times fewer runs, in the worst case."""
+        return self.without[0] / self.with_it[0] if self.with_it[0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan for the form; with a noise that is not known, one for each guess of it."""
+
+    plan: Plan
+    noise_known: bool
+    guesses: tuple[tuple[float, Plan], ...]
+
+
+def question(
+    space: Space, forbidden: list[Mapping[str, Level]], merged: list[list[str]], settings: Mapping[str, Any]
+) -> Question:
+    """What is to be planned. Merged factors, and those that forbidden combinations tie together, count as one."""
+    inner = Merging.of(space, forbidden_combinations(space, forbidden), merged_groups(space, merged)).inner
+    names = ("tolerance", "budget", "failure_prob", "noise_sd", "max_parents", "min_effect")
+    return Question(tuple(inner.n_levels), **{name: settings[name] for name in names})
+
+
+@lru_cache(maxsize=256)
+def made_plan(asked: Question) -> Plan:
+    """The plan of a question in which the noise is known."""
+    return plan(
+        list(asked.n_levels),
+        tolerance=asked.tolerance,
+        failure_prob=asked.failure_prob,
+        noise_sd=1.0 if asked.noise_sd is None else asked.noise_sd,
+        max_parents=asked.max_parents,
+        min_effect=asked.min_effect,
+        budget=asked.budget,
+    )
+
+
+@lru_cache(maxsize=128)
+def planned(asked: Question) -> Planned:
+    """The plan, or one for each guess of an unknown noise.
+
+    >>> found = planned(Question((4,) * 6, 0.5, None, 0.1, 1.0))
+    >>> found.plan.worst_case_runs < found.plan.modl_runs
+    True
+    """
+    if asked.noise_sd is not None:
+        return Planned(made_plan(asked), True, ())
+    if asked.tolerance is None:
+        raise InvalidSettingError("with a budget, the plan needs the noise; without it the study still works")
+    guesses = tuple(
+        (factor * asked.tolerance, made_plan(unknown_noise(replace(asked, noise_sd=factor * asked.tolerance))))
+        for factor in GUESSES
+    )
+    return Planned(guesses[1][1], False, guesses)
+
+
+@lru_cache(maxsize=128)
+def bought(asked: Question) -> tuple[Buys, ...]:
+    """What each assumption buys; it takes several plans, so a page shows the plan first.
+
+    >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
+    'at most 3 of 6 factors matter'
+    """
+    if asked.noise_sd is not None or asked.tolerance is None:
+        return tuple(_buys(asked))
+    return tuple(_buys(replace(asked, noise_sd=asked.tolerance), noise_given=False))
+
+
+def unknown_noise(asked: Question) -> Question:
+    """About what it takes when the noise has to be estimated too.
+
+    The first block gives an upper bound of the noise, and everything after is sized by that bound; a tenth of the
+    failure probability is for the bound itself.
+    """
+    assert asked.noise_sd is not None  # what it would turn out to be
+    noise = error_shares(asked.failure_prob, estimate_noise=True, one_shot=False).noise
+    problem = Problem(Space.sized(asked.n_levels), asked.tolerance, asked.failure_prob, None)
+    first = Cfs(problem, max_parents=asked.max_parents, budget=asked.budget).first_screening()
+    assert first is not None  # a noise that is not known is always screened for
+    dof = first - sum(m - 1 for m in asked.n_levels) - 1
+    bound = noise_upper_bound(float(dof), dof, noise / 2)
+    return replace(asked, noise_sd=bound * asked.noise_sd, failure_prob=asked.failure_prob - noise)
+
+
+def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
+    base = asked if noise_given else unknown_noise(asked)
+    found = []
+    few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
+    if len(asked.n_levels) > 1:
+        words = f"at most {few} of {len(asked.n_levels)} factors matter"
+        found.append(
+            _pair(words, replace(base, max_parents=few), replace(base, max_parents=None), asked.max_parents is not None)
+        )
+    if asked.tolerance is not None:
+        least = asked.min_effect or 2 * asked.tolerance
+        words = f"a factor that matters moves the outcome by {least:.3g} or more"
+        found.append(
+            _pair(words, replace(base, min_effect=least), replace(base, min_effect=None), asked.min_effect is not None)
+        )
+        words = f"the noise is known (sd {asked.noise_sd:.3g})"
+        found.append(_pair(words, asked, unknown_noise(asked), noise_given))
+        twice = replace(base, tolerance=2 * asked.tolerance)
+        found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
+    # what is only proposed must pay, in the worst case too; what was typed is shown as it is
+    return [pair for pair in found if pair is not None and (pair.given or _pays(pair))]
+
+
+def _pays(pair: Buys) -> bool:
+    return pair.with_it[0] < pair.without[0] and pair.with_it[1] <= pair.without[1]
+
+
+def _pair(what: str, with_it: Question, without: Question, given: bool) -> Buys | None:
+    try:
+        a, b = made_plan(with_it), made_plan(without)
+    except LeversError:  # an assumption that makes no sense here buys nothing
+        return None
+    return Buys(what, _runs(a), _runs(b), given)
+
+
+def _runs(found: Plan) -> tuple[int, int]:
+    return found.worst_case_runs, math.ceil(min(found.runs_if_few_matter, found.worst_case_runs))
+
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/new")
+def new_page(request: Request) -> Response:
+    """The empty form."""
+    service_of(request).allow(request, "admin")
+    return _form(request, Draft.empty(), 200)
+
+
+@router.get("/studies/new")
+def new_or_study(request: Request) -> Response:
+    """The form; but a study may have been called `new`, and then this is its address."""
+    if any(name == "new" for _, name in service_of(request).storage.names()):
+        return study_page(request, "new")
+    return new_page(request)
+
+
+@router.post("/plan")
+def plan_part(request: Request, form: Posted, with_buys: bool = True) -> Response:
+    """The plan for what is in the form now. A page asks first without what assumptions buy, which takes longer."""
+    service_of(request).allow(request, "read")
+    with service_of(request).slowly():
+        return part(fragment(request, "parts/plan.html", **plan_context(Draft.of(form), with_buys=with_buys)))
+
+
+@router.post("/studies")
+def create(request: Request, form: Posted) -> Response:
+    """Begin the study, or show the form again with everything that was typed and what is wrong."""
+    service, access = service_of(request), service_of(request).allow(request, "admin")
+    draft = Draft.of(form)
+    if text_of(form, "more_rows") or text_of(form, "show_plan"):
+        return _form(request, draft, 200)
+    space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
+    if draft.problems or space is None:
+        return _form(request, draft, 422)
+    try:
+        study = create_study(
+            draft.fields["name"],
+            space,
+            forbidden=forbidden,
+            merged=merged,
+            storage=service.storage,
+            who=access.who,
+            **settings,
+        )
+    except LeversError as error:
+        message = message_of(error)
+        draft.problems.setdefault(place_of(message), message)
+        return _form(request, draft, status_of(error))
+    return back_to(request, f"/studies/{address(study.name)}", "The study has begun. Ask for its first runs.")
+
+
+def _form(request: Request, draft: Draft, status: int) -> Response:
+    shown = {"draft": draft, "problems": draft.problems}
+    return page(request, "new.html", status, **shown, **plan_context(draft, keep_quiet=status == 200))
+
+
+def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = True) -> dict[str, Any]:
+    """The plan, or why there is none yet. A draft that is shown again keeps only problems that were found before."""
+    before = dict(draft.problems)
+    found, buys, waiting = None, None, ""
+    if draft.is_blank:
+        waiting = "The plan appears here once there are factors with their levels, and a tolerance."
+    else:
+        space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
+        if draft.problems or space is None:
+            waiting = "; ".join(dict.fromkeys(draft.problems.values()))
+        else:
+            try:
+                asked = question(space, forbidden, merged, settings)
+                found, buys = planned(asked), bought(asked) if with_buys else None
+            except LeversError as error:
+                waiting = str(error)
+    if keep_quiet:
+        draft.problems.clear()
+        draft.problems.update(before)
+    return {"planned": found, "buys": buys, "waiting": waiting}

@@ -1,0 +1,289 @@
+"""The gate that every request passes, and what keeps another site from sending forms."""
+
+import base64
+import binascii
+import hmac
+import json
+import secrets
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from anyio import move_on_after, to_thread
+from fastapi import Depends, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from levers.errors import StorageError
+from levers.web.errors import RefusedError, message_of
+from levers.web.service import Service, log
+from levers.web.urls import routed
+
+COOKIE = "levers_form"
+"""Holds a random value that every form of a page repeats: another site can make a browser send neither."""
+FIELD = "form_token"
+_SAID = "levers_said"
+_MOST_FIELDS, _MOST_FIELD_BYTES, _MOST_SAID = 5_000, 8 << 20, 1_500
+
+
+def form_token(request: Request) -> str:
+    """The value for the forms of this page: the browser's, or a new one of 256 random bits."""
+    state = request.scope.setdefault("levers.state", {})
+    if "form" not in state:
+        known = request.cookies.get(COOKIE, "")
+        state["form"] = known if len(known) == 43 and known.isascii() else secrets.token_urlsafe(32)
+    return str(state["form"])
+
+
+def keep_form_token(request: Request, answer: Response) -> None:
+    """Give the browser the value that the page's forms repeat."""
+    token = form_token(request)
+    if request.cookies.get(COOKIE) != token:
+        set_cookie(request, answer, COOKIE, token)
+
+
+def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
+    """A cookie that no script can read and no other site makes a browser send."""
+    answer.set_cookie(
+        name, value, max_age=seconds, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+    )
+
+
+async def posted(request: Request) -> AsyncIterator[FormData]:
+    """The fields of a form that one of this service's own pages sent; anything else is refused."""
+    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
+        check_form(request, form)
+        yield form
+
+
+def check_form(request: Request, form: FormData) -> None:
+    """Refuse a form without the value that the browser got with the page."""
+    known, given = request.cookies.get(COOKIE), form.get(FIELD)
+    same = known and isinstance(given, str) and hmac.compare_digest(known.encode(), given.encode("utf-8", "replace"))
+    if not same:
+        raise RefusedError(
+            403,
+            "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
+            "stored. Go back, load the page again, and send it once more",
+        )
+
+
+Posted = Annotated[FormData, Depends(posted)]
+"""The form of a request, checked."""
+
+
+def text_of(form: FormData, name: str, most: int | None = None) -> str:
+    """A field as text without spaces around it; empty when there is none.
+
+    >>> text_of(FormData([("n", " 8 ")]), "n")
+    '8'
+    """
+    found = form.get(name)
+    return found.strip()[:most] if isinstance(found, str) else ""
+
+
+def file_of(form: FormData, name: str) -> UploadFile | None:
+    """A file that was chosen; browsers send an empty one when none was."""
+    found = form.get(name)
+    return found if isinstance(found, UploadFile) and found.filename else None
+
+
+def back_to(request: Request, where: str, said: str = "", kind: str = "done") -> Response:
+    """Show a page after a change was made, so that loading it again does not make the change again."""
+    answer = RedirectResponse(where, 303)
+    if said:
+        text = json.dumps([kind, said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]} ..."])
+        set_cookie(request, answer, _SAID, base64.urlsafe_b64encode(text.encode()).decode(), 120)
+    return answer
+
+
+def said(request: Request) -> tuple[str, str] | None:
+    """The message that came with a redirect: its kind and its text."""
+    try:
+        kind, text = json.loads(base64.urlsafe_b64decode(request.cookies.get(_SAID, "")))
+    except (ValueError, TypeError, binascii.Error):
+        return None
+    return (kind, text) if kind in ("done", "problem") and isinstance(text, str) else None
+
+
+def forget_said(request: Request, answer: Response) -> None:
+    """A message is shown once."""
+    if _SAID in request.cookies:
+        answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # where, and how much, people without a token may send
+BODY_SECONDS = 120
+"""How long a request may take to arrive."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+Observer = Callable[[Scope, int, float], None]
+
+
+class Guard:
+    """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        hosts: tuple[str, ...] | None,
+        observe: Observer,
+        public: str | None = None,
+    ) -> None:
+        self._app = app
+        self._service = service
+        self._public = None if public is None else public.rstrip("/")
+        self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check, pass on, log."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, answered = time.perf_counter(), _Answered(send)
+        # routes get the path by parts; the raw path stays as it came
+        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
+        try:
+            self._check(scope)
+            if self._service.needs_token and _brings_much(scope) and inner["path"] not in _OPEN:
+                await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
+            receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
+            await self._app(inner, receive, answered)
+        except StorageError as error:
+            log.error("%s", error)
+            if answered.status is None:  # an answer that has begun cannot become another
+                await _refuse(answered, 503, message_of(error))
+        except RefusedError as error:
+            if answered.status is None:
+                await _refuse(answered, error.status, str(error))
+        except Exception:
+            name = inner["levers.state"].get("error") or uuid.uuid4().hex[:12]
+            log.exception("error %s in %s %s", name, scope["method"], _path(scope))
+            if answered.status is None:
+                await _refuse(answered, 500, f"something went wrong here; the log of the service has it as {name}")
+        finally:
+            seconds, status = time.perf_counter() - began, answered.status or 499
+            self._observe(inner, status, seconds)
+            token = inner["levers.state"].get("token") or "-"
+            log.info("%s %s %d %.1f ms token=%s", scope["method"], _path(scope), status, 1000 * seconds, token)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts is not None and host.rsplit(":", 1)[0] not in self._hosts and host not in self._hosts:
+            # a page of somebody else's can make its own name point to a loopback address
+            raise RefusedError(421, "this service answers to the addresses of this machine only")
+        if scope["method"] in _SAFE:
+            return
+        origin = headers.get("origin")
+        own = origin is None or origin == self._public or origin.partition("://")[2] == host
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or not own:
+            raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
+
+    async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
+        """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
+        most = most or self._service.limits.body_bytes
+        stated = Headers(scope=scope).get("content-length", "0")
+        if not stated.isdigit() or int(stated) > most:
+            raise _too_large(most)
+        if not _brings_body(scope):
+            return receive
+        parts: list[bytes] = []
+        size, more = 0, True
+        with move_on_after(BODY_SECONDS) as limit:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    break
+                parts.append(message.get("body", b""))
+                size, more = size + len(parts[-1]), message.get("more_body", False)
+                if size > most:
+                    raise _too_large(most)
+        if limit.cancelled_caught:
+            raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
+        return _replayed(b"".join(parts), receive)
+
+
+def _brings_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _brings_much(scope: Scope) -> bool:
+    """Whether a body is long enough to be worth knowing first who sends it."""
+    headers = Headers(scope=scope)
+    stated = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or not stated.isdigit() or int(stated) > _OPEN_BYTES
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(413, f"the request has more than {most >> 10:,} kB; send it in parts")
+
+
+class _Answered:
+    """Passes an answer on with the headers that every answer has, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+        await self._send(message)
+
+
+def _path(scope: Scope) -> str:
+    """As it came, so that no letter of it can break a line of the log; without the query."""
+    return bytes(scope.get("raw_path") or b"").split(b"?")[0].decode("ascii", "replace")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def once() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return once
+
+
+def _refuse(send: Callable[[Message], Awaitable[None]], status: int, message: str) -> Awaitable[None]:
+    return _send_json(send, status, {"error": {"kind": "Refused" if status < 500 else "Internal", "message": message}})
+
+
+async def _send_json(send: Callable[[Message], Awaitable[None]], status: int, content: Any) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

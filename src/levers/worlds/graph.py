@@ -1,0 +1,44 @@
+"""A world's causal graph as a picture."""
+
+from pathlib import Path
+
+import networkx as nx
+
+from levers.errors import InvalidSettingError
+from levers.worlds.scm import OUTCOME, World
+
+
+def draw_graph(world: World, path: str | Path) -> Path:
+    """Draw the causal graph to a file (png, svg or pdf by its ending), causes left of effects.
+
+    The outcome is orange, its parents blue. Needs the `figures` extra.
+
+    >>> import tempfile
+    >>> from levers.worlds.named import factory_line
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw_graph(factory_line(), Path(folder) / "line.svg").stat().st_size > 1000
+    True
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InvalidSettingError("drawing needs matplotlib: pip install 'levers[figures]'") from error
+    target = Path(path)
+    if target.suffix.lower() not in {".png", ".svg", ".pdf"}:
+        raise InvalidSettingError(f"the picture's name must end in .png, .svg or .pdf, not {target.name!r}")
+    graph = world.graph.copy()
+    for generation, nodes in enumerate(nx.topological_generations(graph)):
+        for node in nodes:
+            graph.nodes[node]["generation"] = generation
+    places = nx.multipartite_layout(graph, subset_key="generation")
+    parents = set(graph.predecessors(OUTCOME))
+    colours = ["#E69F00" if n == OUTCOME else "#56B4E9" if n in parents else "#DDDDDD" for n in graph]
+    widest = max(len(name) for name in graph)
+    size = (max(6.0, 0.16 * widest * (1 + max(g for _, g in graph.nodes(data="generation")))), 4 + 0.12 * len(graph))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    nx.draw_networkx(graph, places, ax=axes, node_color=colours, node_size=700, font_size=8, edge_color="#777777")
+    axes.margins(0.15)
+    axes.set_axis_off()
+    figure.savefig(target)
+    return target

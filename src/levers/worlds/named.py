@@ -1,0 +1,120 @@
+"""Worlds with a name: those that break a habit, the exponentially hard one, and the demo's factory line."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.core.space import Codes, Factor, Space
+from levers.errors import InvalidSettingError
+from levers.worlds.mechanisms import Computed, Mechanism, Table
+from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise
+from levers.worlds.scm import World
+
+_STEPS = (0.0, 1.0, 2.0)
+
+
+def even_table(n_levels: int) -> Table:
+    """A root factor whose levels are equally likely.
+
+    >>> even_table(4).cells.tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    return Table(np.full((1, n_levels), 1.0 / n_levels))
+
+
+def collider_world() -> World:
+    """Two parents with effects 0, 1, 2 and a common effect C = round(Y + 2 X0) of the outcome and X0.
+
+    Whoever regresses on C too finds that X0 hurts: given C, a larger X0 means a smaller Y. Setting all factors cuts the
+    arrows into C, and the truth is plain.
+
+    >>> collider_world().space.n_levels
+    (3, 3, 15)
+    """
+    low, high = -3, 11
+
+    def rule(rows: Codes, outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(np.rint(outcomes + 2.0 * rows[:, 0]), low, high) - low
+
+    space = Space(
+        [Factor("X0", (0, 1, 2)), Factor("X1", (0, 1, 2)), Factor("C", tuple(range(low, high + 1)))],
+    )
+    child = Computed(high - low + 1, rule, parents=(0,), reads_outcome=True)
+    return World(space, [even_table(3), even_table(3), child], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
+
+
+def rare_level_world(rare: float = 1e-4) -> World:
+    """Two parents with effects 0, 1, 2; nature almost never shows the best level of X0.
+
+    >>> rare_level_world().space.names
+    ('X0', 'X1')
+    """
+    common = (1.0 - rare) / 2
+    shy = Table(np.array([[common, common, rare]]))
+    space = Space([Factor("X0", (0, 1, 2)), Factor("X1", (0, 1, 2))])
+    return World(space, [shy, even_table(3)], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
+
+
+def needle_world(n_levels: Sequence[int], n_parents: int, height: float, rng: np.random.Generator) -> World:
+    """The exponentially hard instance (Section 2.2): flat, but for one unknown setting of the parents.
+
+    Left to nature, no parent ever takes its level of the needle, so watching teaches nothing.
+
+    >>> world = needle_world([2, 2, 2], 2, 0.5, np.random.default_rng(0))
+    >>> len(world.outcome.parents)
+    2
+    """
+    space = Space.sized(n_levels)
+    if not 1 <= n_parents <= space.n_factors:
+        raise InvalidSettingError(f"n_parents must be from 1 to {space.n_factors}, not {n_parents}")
+    parents = sorted(rng.choice(space.n_factors, size=n_parents, replace=False).tolist())
+    needle = {k: int(rng.integers(space.n_levels[k])) for k in parents}
+    mechanisms: list[Mechanism] = []
+    for k, m in enumerate(space.n_levels):
+        weights = np.ones((1, m))
+        if k in needle:
+            weights[0, needle[k]] = 0.0
+        mechanisms.append(Table(weights / weights.sum()))
+    return World(space, mechanisms, NeedleOutcome(needle, height, Noise()))
+
+
+_LINE: dict[str, tuple[tuple[str | float, ...], tuple[float, ...] | None]] = {
+    "melt temperature": ((205.0, 215.0, 225.0, 235.0), (0.0, 1.6, 2.4, 0.7)),
+    "mould temperature": ((40.0, 50.0, 60.0), None),
+    "injection speed": (("slow", "medium", "fast", "pulsed"), (0.0, 0.9, -0.8, 1.9)),
+    "holding pressure": ((50.0, 60.0, 70.0, 80.0), (-1.1, 0.3, 1.2, 0.1)),
+    "holding time": ((4.0, 6.0, 8.0), None),
+    "cooling time": ((10.0, 14.0, 18.0), (0.0, 1.3, 1.5)),
+    "screw speed": ((60.0, 90.0, 120.0), None),
+    "back pressure": ((5.0, 8.0, 11.0), None),
+    "drying hours": ((2.0, 4.0, 6.0), (-1.4, 0.0, 0.2)),
+    "regrind share": (("0 %", "10 %", "20 %", "30 %"), None),
+    "supplier": (("A", "B", "C"), None),
+    "inspection": (("standard", "tightened"), None),
+}
+
+
+def factory_line() -> World:
+    """The demo: an injection-moulding line with 12 levers, 5 of which move the share of good parts (in points).
+
+    Mould temperature follows melt temperature, and inspection is tightened when the share is low: an effect of the
+    outcome that looks like a cause in the plant's records.
+
+    >>> factory_line().space.n_assignments
+    1119744
+    """
+    names = list(_LINE)
+    space = Space([Factor(name, levels) for name, (levels, _) in _LINE.items()])
+    effects = {names.index(name): effect for name, (_, effect) in _LINE.items() if effect is not None}
+    mechanisms: list[Mechanism] = [even_table(m) for m in space.n_levels]
+    follows = np.array([[0.8, 0.15, 0.05], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.05, 0.25, 0.7]])
+    mechanisms[names.index("mould temperature")] = Table(
+        follows, parents=(names.index("melt temperature"),), sizes=(4,)
+    )
+
+    def tightened(rows: Codes, outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (outcomes < 3.0).astype(np.float64)
+
+    mechanisms[names.index("inspection")] = Computed(2, tightened, reads_outcome=True)
+    return World(space, mechanisms, AdditiveOutcome(effects, Noise(1.0)))

@@ -1,0 +1,1 @@
+"""Real browsers, databases, fleets and loads, and counts of broken promises: for tests and benchmarks."""
