@@ -1,4 +1,4 @@
-"""How many files work goes through: python benchmarks/walks.py [--json FILE] [--against FILE]
+"""How many files work goes through: python benchmarks/walks.py [--json FILE] [--against FILE] [--pairs WALK]
 
 A switch is a call into a source file of the package other than the one of the call before it. Calls outside the package
 do not count, and neither do templates. Every walk is made twice, each time on a new study: once to import and to fill
@@ -23,6 +23,7 @@ import sqlite3
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,7 +273,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
     parser.add_argument("--against", type=Path, metavar="FILE", help="numbers that --json wrote, to compare with")
+    parser.add_argument("--pairs", choices=WALKS, metavar="WALK", help="only print which files a walk switches between")
     given = parser.parse_args()
+    if given.pairs is not None:
+        calls = [str(Path(file).relative_to(PACKAGE)) for file in count_calls(WALKS[given.pairs])]
+        for (one, other), n in Counter(itertools.pairwise(calls)).most_common():
+            if one != other:
+                print(f"{n:6} {one} -> {other}")
+        return
     before: dict[str, Count] = {}
     if given.against is not None:
         before = {name: Count(**counts) for name, counts in json.loads(given.against.read_text()).items()}

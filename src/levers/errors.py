@@ -21,18 +21,38 @@
     ├── SheetError               a sheet that cannot be read, or has rows that are wrong; lists them
     └── StorageError             a storage that cannot be reached, or has another schema
 
-All are also ValueErrors, so code that catches ValueError keeps working.
+All are also ValueErrors, so code that catches ValueError keeps working. What an error is about is in its fields
+(`field`, `problems`, `rows`); the message is for people, and no code reads it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class LeversError(ValueError):
-    """Base of all errors that levers raises on purpose."""
+    """Base of all errors that levers raises on purpose.
+
+    `field` is the setting that is wrong, by its name in `create_study` (None when it is about no single one), and
+    `problems` lists everything that is wrong when there is more than one thing.
+
+    >>> LeversError("tolerance must be above 0", field="tolerance").field
+    'tolerance'
+    """
+
+    field: str | None = None
+    problems: tuple[str, ...] = ()
+
+    def __init__(self, message: str = "", *, field: str | None = None, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        if field is not None:
+            self.field = field
+        self.problems = tuple(problems)
 
 
 class InvalidSpaceError(LeversError):
     """The factors or their levels cannot be studied as given."""
+
+    field = "factors"
 
 
 class InvalidSettingError(LeversError):
@@ -78,9 +98,13 @@ class NoSuchStudyError(StudyError):
 class InvalidNameError(StudyError):
     """A study cannot be called that."""
 
+    field = "name"
+
 
 class StudyExistsError(StudyError):
     """There is a study of that name already."""
+
+    field = "name"
 
 
 class TrialError(LeversError):
@@ -100,11 +124,53 @@ class TokenError(LeversError):
 
 
 class SheetError(LeversError):
-    """A sheet cannot be read, or has rows that are wrong. Nothing of it was stored."""
+    """A sheet cannot be read, or has rows that are wrong. Nothing of it was stored.
+
+    `rows` has the number of each wrong row with what is wrong in it, as far as they are listed; `n_wrong` counts all.
+
+    >>> str(SheetError.of_rows([(4, "outcome 'x' is not a number"), (9, "trial is empty")], 7))
+    "7 rows are wrong; nothing was stored. row 4: outcome 'x' is not a number; row 9: trial is empty; and 5 more"
+    """
+
+    rows: tuple[tuple[int, str], ...] = ()
+    n_wrong: int = 0
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[tuple[int, str]], n_wrong: int) -> "SheetError":
+        """An error about rows: some of them listed, all of them counted."""
+        parts = [f"row {row}: {reason}" for row, reason in rows]
+        if n_wrong > len(rows):
+            parts.append(f"and {n_wrong - len(rows)} more")
+        error = cls(f"{cls.heading(n_wrong)} {'; '.join(parts)}", problems=parts)
+        error.rows, error.n_wrong = tuple(rows), n_wrong
+        return error
+
+    @staticmethod
+    def heading(n_wrong: int) -> str:
+        """What stands above a list of wrong rows."""
+        return f"{n_wrong} {'row is' if n_wrong == 1 else 'rows are'} wrong; nothing was stored."
 
 
 class StorageError(LeversError):
     """A storage cannot be reached, or was written by another version."""
+
+
+@contextmanager
+def about(field: str) -> Iterator[None]:
+    """Errors inside are about this setting, whoever raises them.
+
+    >>> try:
+    ...     with about("merged"):
+    ...         raise InvalidSpaceError("there is no factor 'heet'")
+    ... except LeversError as error:
+    ...     error.field
+    'merged'
+    """
+    try:
+        yield
+    except LeversError as error:
+        error.field = field
+        raise
 
 
 def raise_together(error: type[LeversError], problems: Sequence[str]) -> None:
@@ -118,4 +184,4 @@ def raise_together(error: type[LeversError], problems: Sequence[str]) -> None:
     if len(problems) == 1:
         raise error(problems[0])
     if problems:
-        raise error(f"{len(problems)} problems: " + "; ".join(problems))
+        raise error(f"{len(problems)} problems: " + "; ".join(problems), problems=problems)

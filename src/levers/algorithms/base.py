@@ -185,7 +185,9 @@ class AlgorithmBase:
 
     def _given(self, name: str, value: float | None) -> float:
         if value is None:
-            raise InvalidSettingError(f"{self.name} needs {name}; give a number, or use cfs, which can do without")
+            raise InvalidSettingError(
+                f"{self.name} needs {name}; give a number, or use cfs, which can do without", field=name
+            )
         return value
 
     def accept(self, batch: Batch, outcomes: ArrayLike) -> NDArray[np.float64]:

@@ -60,6 +60,8 @@ def make_algorithm(name: str, problem: Problem, **options: Any) -> Algorithm:
     known = option_names(name)
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise InvalidSettingError(f"{name} has no option {unknown[0]!r}; its options are {', '.join(known)}")
+        raise InvalidSettingError(
+            f"{name} has no option {unknown[0]!r}; its options are {', '.join(known)}", field=unknown[0]
+        )
     build = cast(Callable[..., Algorithm], ALGORITHMS[name])
     return build(problem, **options)

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.core.space import Assignment, Codes, Factor, Level, Space
-from levers.errors import InvalidSpaceError
+from levers.errors import InvalidSpaceError, about
 
 MAX_MERGED = 256
 """The most combinations that one merged factor may have."""
@@ -36,9 +35,12 @@ def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
     for group in given:
         names = () if isinstance(group, str) or not isinstance(group, Sequence) else tuple(group)
         if len(names) < 2 or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-            raise InvalidSpaceError(f"factors to be merged are two or more different names, not {group!r}")
-        for name in names:
-            space.position(name)
+            raise InvalidSpaceError(
+                f"factors to be merged are two or more different names, not {group!r}", field="merged"
+            )
+        with about("merged"):
+            for name in names:
+                space.position(name)
         found.append(names)
     return tuple(found)
 
@@ -53,10 +55,14 @@ def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -
     found = []
     for combination in given:
         if not isinstance(combination, Mapping) or len(combination) < 2:
-            raise InvalidSpaceError(f"a forbidden combination names two or more factors, not {combination!r}")
-        parts = [
-            (factor := space.factors[space.position(name)], factor.code(level)) for name, level in combination.items()
-        ]
+            raise InvalidSpaceError(
+                f"a forbidden combination names two or more factors, not {combination!r}", field="forbidden"
+            )
+        with about("forbidden"):
+            parts = [
+                (factor := space.factors[space.position(name)], factor.code(level))
+                for name, level in combination.items()
+            ]
         found.append(tuple((factor.name, factor.levels[code]) for factor, code in parts))
     return tuple(found)
 
@@ -81,13 +87,12 @@ class Merging:
     @classmethod
     def of(cls, space: Space, forbidden: Forbidden, merged: Groups = ()) -> "Merging":
         """Merge what is to be merged and what forbidden combinations tie together; else both spaces are the same."""
-        ties = nx.Graph()
-        ties.add_nodes_from(range(space.n_factors))
-        for combination in forbidden:
-            nx.add_path(ties, [space.position(name) for name, _ in combination])
-        for names in merged:
-            nx.add_path(ties, [space.position(name) for name in names])
-        groups = tuple(sorted(tuple(sorted(part)) for part in nx.connected_components(ties)))
+        parts = [{k} for k in range(space.n_factors)]
+        for names in (*([name for name, _ in combination] for combination in forbidden), *merged):
+            tied = {space.position(name) for name in names}
+            touched = [part for part in parts if part & tied]
+            parts = [part for part in parts if not part & tied] + [set().union(*touched)]
+        groups = tuple(sorted(tuple(sorted(part)) for part in parts))
         tables = tuple(_allowed(space, group, forbidden) for group in groups)
         if not forbidden and not merged:
             return cls(space, space, groups, tables)
@@ -144,7 +149,7 @@ def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
     names = [space.names[k] for k in group]
     n_cells = math.prod(space.n_levels[k] for k in group)
     if n_cells > 100 * MAX_MERGED:
-        raise InvalidSpaceError(_too_many(names, n_cells))
+        raise InvalidSpaceError(_too_many(names, n_cells), field="merged")
     ruled_out = [
         {space.position(name): space.factors[space.position(name)].code(level) for name, level in combination}
         for combination in forbidden
@@ -155,9 +160,11 @@ def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
         if not any(all(dict(zip(group, cell, strict=True)).get(k) == code for k, code in c.items()) for c in ruled_out)
     ]
     if len(cells) < 2:
-        raise InvalidSpaceError(f"the forbidden combinations leave {len(cells)} settings of {', '.join(names)}")
+        raise InvalidSpaceError(
+            f"the forbidden combinations leave {len(cells)} settings of {', '.join(names)}", field="forbidden"
+        )
     if len(cells) > MAX_MERGED:
-        raise InvalidSpaceError(_too_many(names, len(cells)))
+        raise InvalidSpaceError(_too_many(names, len(cells)), field="merged")
     return np.array(cells, dtype=np.int16)
 
 

@@ -19,7 +19,7 @@ def check_positive(name: str, value: float) -> float:
     levers.errors.InvalidSettingError: tolerance must be a finite number above 0, not -1
     """
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
-        raise InvalidSettingError(f"{name} must be a finite number above 0, not {value!r}")
+        raise InvalidSettingError(f"{name} must be a finite number above 0, not {value!r}", field=name)
     return float(value)
 
 
@@ -31,7 +31,9 @@ def check_probability(name: str, value: float) -> float:
     levers.errors.InvalidSettingError: failure_prob must lie strictly between 0 and 1 (for example 0.1), not 1
     """
     if not _is_number(value) or not 0 < value < 1:
-        raise InvalidSettingError(f"{name} must lie strictly between 0 and 1 (for example 0.1), not {value!r}")
+        raise InvalidSettingError(
+            f"{name} must lie strictly between 0 and 1 (for example 0.1), not {value!r}", field=name
+        )
     return float(value)
 
 
@@ -44,7 +46,7 @@ def check_count(name: str, value: int, at_least: int = 1, at_most: int | None = 
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < at_least or (at_most is not None and value > at_most):
         allowed = f"at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-        raise InvalidSettingError(f"{name} must be a whole number {allowed}, not {value!r}")
+        raise InvalidSettingError(f"{name} must be a whole number {allowed}, not {value!r}", field=name)
     return int(value)
 
 
@@ -56,7 +58,7 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> str:
     levers.errors.InvalidSettingError: goal must be one of maximize, minimize, not 'best'
     """
     if value not in allowed:
-        raise InvalidSettingError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        raise InvalidSettingError(f"{name} must be one of {', '.join(allowed)}, not {value!r}", field=name)
     return value
 
 

@@ -81,7 +81,7 @@ def plan(
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     n_levels = whole.n_levels
     if (tolerance is None) == (budget is None):
-        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
+        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
     if max_parents is not None:
         check_count("max_parents", max_parents, 1, whole.n_factors)
     if min_effect is not None:
@@ -96,7 +96,8 @@ def plan(
     unit = (noise_sd / tolerance) * (noise_sd / tolerance)
     if not scale**2 * unit < _MOST_RUNS:
         raise InvalidSettingError(
-            f"a tolerance of {tolerance:g} with noise of {noise_sd:g} takes more than {_MOST_RUNS:.0e} runs; raise it"
+            f"a tolerance of {tolerance:g} with noise of {noise_sd:g} takes more than {_MOST_RUNS:.0e} runs; raise it",
+            field="tolerance",
         )
     one_shot = max(math.ceil(scale**2 * unit), sum(m - 1 for m in n_levels) + 1)  # one run per parameter at least
     dismiss = min_effect is not None and budget is not None

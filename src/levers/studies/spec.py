@@ -56,7 +56,9 @@ class StudySpec:
                 f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
             )
         if self.algorithm == "observational-regression":
-            raise InvalidSettingError("observational-regression watches without setting, so it cannot ask for runs")
+            raise InvalidSettingError(
+                "observational-regression watches without setting, so it cannot ask for runs", field="algorithm"
+            )
         _ = self.solver  # refuses what it cannot do, before anything is stored
 
     @cached_property

@@ -194,15 +194,20 @@ class CfsSettings(AlgorithmBase):
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
         if (self.budget is None) == (self.problem.tolerance is None):
-            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both")
+            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
         if self.noise == "subgaussian" and self.problem.noise_sd is None:
-            raise InvalidSettingError("sub-Gaussian noise cannot be bounded from the data; give noise_sd")
+            raise InvalidSettingError(
+                "sub-Gaussian noise cannot be bounded from the data; give noise_sd", field="noise_sd"
+            )
         if self.failure_prob < 10 * LEAST_FAILURE_PROB:  # a certificate gets no less than a tenth of it
-            raise InvalidSettingError(f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate")
+            raise InvalidSettingError(
+                f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
+            )
         check_count("most_cells", self.most_cells)
         if self.most_runs() * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
-                f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance"
+                f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance",
+                field="tolerance",
             )
         if self.budget is not None:
             check_count("budget", self.budget, first_block(self.space.n_levels, self.problem.noise_sd is None))

@@ -54,11 +54,8 @@ row 9: trial is empty; and 5 more
     reasons: dict[int, list[str]] = {}
     for row, reason in problems:
         reasons.setdefault(row, []).append(reason)
-    n = len(reasons) if n_problems is None else n_problems
-    parts = [f"row {row}: {', '.join(why)}" for row, why in sorted(reasons.items())[:MAX_LISTED]]
-    if n > len(parts):
-        parts.append(f"and {n - len(parts)} more")
-    raise SheetError(f"{n} {'row is' if n == 1 else 'rows are'} wrong; nothing was stored. " + "; ".join(parts))
+    rows = [(row, ", ".join(why)) for row, why in sorted(reasons.items())[:MAX_LISTED]]
+    raise SheetError.of_rows(rows, len(reasons) if n_problems is None else n_problems)
 
 
 def shown(value: object, most: int = 60) -> str:
