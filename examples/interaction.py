@@ -32,7 +32,7 @@ def main() -> None:
     first = oven.optimize(measure)
     assert first is not None  # no timeout was given
     print(f"{first.n_runs} runs: {dict(first.assignment)} yields {expected(dict(first.assignment)):.1f}")
-    print(first.guarantee[first.guarantee.index("ASSUMPTION") :])
+    print(*(doubt.text for doubt in first.doubts), sep="\n")
     again = levers.merge_study("oven", "oven 2", ["heat", "speed"], oven.storage, seed=2)
     second = again.optimize(measure)
     assert second is not None

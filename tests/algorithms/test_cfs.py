@@ -7,8 +7,8 @@ import pytest
 
 from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict
+from levers.algorithms.cfs.settings import SCREENING, SELECTION
 from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.cfs.state import SCREENING, SELECTION
 from levers.algorithms.cfs.verify import verify
 from levers.core.certificates.certificate import scale_needed
 from levers.core.codec import from_json, to_json

@@ -9,10 +9,10 @@ import pytest
 
 from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
-from levers.algorithms.cfs.absorb import absorb
-from levers.algorithms.cfs.outlook import outlook
-from levers.algorithms.cfs.solver import Cfs, after_look
-from levers.algorithms.cfs.state import LOOK, SCREENING, SELECTION, CfsState
+from levers.algorithms.cfs.decisions import after_look
+from levers.algorithms.cfs.settings import LOOK, SCREENING, SELECTION
+from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.state import CfsState
 from levers.algorithms.cfs.verify import verify
 from levers.core.certificates.look import Look
 from levers.core.codec import from_json, to_json
@@ -63,8 +63,8 @@ def test_a_study_may_end_with_its_look_and_says_what_that_certifies() -> None:
     assert verdict.runs_by_stage == ((LOOK, verdict.n_runs),)
     assert verdict.tolerance == pytest.approx(0.7 * 0.5)  # what the look may have lost
     assert verdict.certificate == "slippage"
-    assert "effects of at least 0.5" in verdict.guarantee
-    assert "equal gaps are taken as the worst case" in verdict.guarantee
+    assert "effects of at least 0.5" in verdict.statement
+    assert "equal gaps are taken as the worst case" in verdict.statement
     assert verdict.parents == ("X1", "X2")
 
 
@@ -169,10 +169,10 @@ def test_past_runs_count_as_evidence_beside_a_look() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, size=(300, 10)).astype(np.int16)
     y = CLOSE.sample(codes, rng).outcomes
-    before = absorb(cfs, cfs.start(), codes, y, "past data")
+    before = cfs.absorb(cfs.start(), codes, y, "past data")
     assert before.stage == LOOK
     looked = states(cfs, CLOSE)[1]
-    after = absorb(cfs, looked, codes, y, "past data")
+    after = cfs.absorb(looked, codes, y, "past data")
     assert after.stage in (SCREENING, SELECTION)
     assert after.reach == looked.reach > 0
     assert not set(looked.closed) - set(after.closed)
@@ -180,7 +180,7 @@ def test_past_runs_count_as_evidence_beside_a_look() -> None:
 
 def test_what_is_to_come_is_told_during_a_look() -> None:
     cfs = solver(EASY)
-    coming = outlook(cfs, cfs.start())
+    coming = cfs.outlook(cfs.start(), 0)
     assert coming.likely is not None
     assert coming.worst_case is not None
     assert 0 < coming.likely < coming.worst_case
@@ -245,7 +245,7 @@ def test_a_dismissed_factor_whose_level_is_ruled_out_is_settled_again() -> None:
     rng = np.random.default_rng(0)
     codes = np.tile(np.asarray(looked.leaders, dtype=np.int16), (4000, 1))
     codes[:, k] = rng.choice([worse, better], size=4000)
-    after = absorb(cfs, looked, codes, 3.0 * (codes[:, k] == better) + rng.normal(size=4000), "past data")
+    after = cfs.absorb(looked, codes, 3.0 * (codes[:, k] == better) + rng.normal(size=4000), "past data")
     assert worse not in after.active[k]
     assert k not in after.closed
     assert len(after.active[k]) > 1

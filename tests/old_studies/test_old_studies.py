@@ -122,7 +122,7 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
             assert (found.assignment, found.n_runs) == (was.assignment, was.n_runs)
             assert found.tolerance == pytest.approx(was.tolerance)  # the last digits differ between processors
         if sample.stem in SAME_RULES:
-            assert found.guarantee == was.guarantee
+            assert found.statement == was.statement
         assert study.trials_dataframe().height > 0
 
 

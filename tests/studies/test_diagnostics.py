@@ -237,5 +237,5 @@ def test_other_algorithms_get_a_description_only(algorithm: str) -> None:
 
 
 def test_a_verdict_says_when_its_assumption_is_in_doubt() -> None:
-    assert "ASSUMPTION IN DOUBT: heat and speed seem to interact" in finish(new(), crossed).verdict().guarantee
-    assert "DOUBT" not in finish(new()).verdict().guarantee
+    assert "ASSUMPTION IN DOUBT: heat and speed seem to interact" in finish(new(), crossed).verdict().statement
+    assert "DOUBT" not in finish(new()).verdict().statement

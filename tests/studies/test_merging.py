@@ -101,7 +101,7 @@ def test_names_and_levels_that_collide_are_told_apart() -> None:
 
 def test_each_group_says_why_it_is_one_lever() -> None:
     study = oven(merged=[["belt", "shift"]], forbidden=[{"heat": "high", "speed": 3}])
-    guarantee = finish(study, 2).guarantee
+    guarantee = finish(study, 2).statement
     assert "heat + speed studied as one lever, because of forbidden combinations" in guarantee
     assert "belt + shift studied as one lever, because of what they do to each other" in guarantee
 
@@ -110,7 +110,7 @@ def test_a_study_with_merged_levers_finds_what_they_do_together(storage: str) ->
     study = oven(storage=storage, merged=[["heat", "speed"]])
     verdict = finish(study, 3)
     assert dict(verdict.assignment) | {"shift": None} == {"heat": "high", "speed": 3, "belt": "B", "shift": None}
-    assert "heat + speed studied as one lever, because of what they do to each other" in verdict.guarantee
+    assert "heat + speed studied as one lever, because of what they do to each other" in verdict.statement
     again = levers.load_study("oven", storage)
     assert again.spec.merged == (("heat", "speed"),)
     assert again.verdict() == verdict
@@ -125,7 +125,7 @@ def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage:
     assert "levers merge" in found.summary
     new = levers.merge_study("oven", "oven 2", ["heat", "speed"], storage, seed=3, who="ann")
     assert [len(past.values) for past in new.state.past] == [block.n_runs for block in old.state.blocks]
-    assert new.state.past[0].note == "block 0 of oven"
+    assert new.state.past[0].note == "block 1 of oven"
     assert new.status().n_complete == 0
     assert new.spec.options == old.spec.options
     verdict = finish(new, 5)
@@ -176,7 +176,7 @@ def test_the_promise_holds_where_the_old_runs_decide() -> None:
         verdict = finished(levers.merge_study("old", "new", ["a", "b"], old.storage, seed=seed))
         without_selection += "selection" not in dict(verdict.runs_by_stage)
         failed += 4.5 - value(dict(verdict.assignment)) > 0.2
-        assert "merged because of these very runs is not accounted for" in verdict.guarantee
+        assert "merged because of these very runs is not accounted for" in verdict.statement
     assert without_selection > n / 3
     assert failed <= binom.ppf(0.999, n, 0.1)
 
@@ -213,11 +213,11 @@ def test_runs_of_an_open_block_and_imports_go_along_and_failures_do_not(storage:
     old.fail(trials[4].number, "power cut")
     old.correct(trials[0].number, 3.0, "typing error")
     new = levers.merge_study("oven", "new", ["heat", "speed"], storage)
-    assert [past.note for past in new.state.past] == ["last year", "block 0 of oven"]
+    assert [past.note for past in new.state.past] == ["last year", "block 1 of oven"]
     assert sorted(new.state.past[1].values) == [2.0, 2.0, 2.0, 3.0]
     twice = levers.merge_study("new", "newer", ["belt", "heat"], storage)
     assert twice.spec.merging.inner.names == ("heat + speed + belt", "shift")
-    assert [past.note for past in twice.state.past] == ["last year", "block 0 of oven"]
+    assert [past.note for past in twice.state.past] == ["last year", "block 1 of oven"]
 
 
 def test_what_cannot_be_merged_is_refused_and_nothing_is_made(storage: str) -> None:

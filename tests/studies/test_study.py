@@ -250,7 +250,7 @@ class TestCorrections:
             plain.tolerance,
             plain.n_runs,
         )
-        assert "rests on 1 correction not" in verdict.guarantee
+        assert "rests on 1 correction not" in verdict.statement
 
     def test_decisions_are_taken_again_and_the_runs_kept(self, url: str | None) -> None:
         study = new(url, tolerance=0.3)
@@ -341,7 +341,7 @@ class TestForbidden:
         assert frame.filter((frame["heat"] == "mid") & (frame["speed"] == 3)).height == 0
         best = study.best_params
         assert (best["heat"], best["speed"]) in {("high", 3), ("mid", 1), ("mid", 2), ("mid", 4)}
-        assert "the theorem covers it" in study.verdict().guarantee
+        assert "the theorem covers it" in study.verdict().statement
 
     def test_wrong_combinations_are_refused(self) -> None:
         for wrong in ([{"heat": "mid"}], [{"heat": "mid", "dose": 3}], [{"heat": "hot", "speed": 3}], ["heat"]):
@@ -359,7 +359,7 @@ class TestPastData:
         values = [1.4 + 1.2 * (row["speed"] == 3) + rng.normal() for row in rows]
         assert study.import_runs(rows, values, "last year") == 200
         finish(study)
-        assert "200 imported runs" in study.verdict().guarantee
+        assert "200 imported runs" in study.verdict().statement
         assert dict(study.verdict().runs_by_stage)["past data"] == 200
         assert study.status().n_past == 200
 
@@ -506,7 +506,7 @@ class TestFoundInReview:
         study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
         verdict = finish(study).verdict()
         assert verdict.certificate == "slippage"
-        assert "checked numerically" in verdict.guarantee
+        assert "checked numerically" in verdict.statement
 
     def test_past_data_does_not_eat_the_budget(self) -> None:
         study = new(tolerance=None, budget=80)
@@ -603,7 +603,7 @@ class TestFoundInReview:
 
     def test_equal_outcomes_are_pointed_out(self) -> None:
         study = finish(new(noise_sd=None), lambda trial: 0.0)
-        assert "every outcome was the same" in study.verdict().guarantee
+        assert "every outcome was the same" in study.verdict().statement
 
     def test_a_tolerance_in_the_wrong_unit_is_pointed_out(self) -> None:
         study = new(noise_sd=None)

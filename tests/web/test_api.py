@@ -78,7 +78,7 @@ def test_a_study_from_creation_to_verdict(http: httpx.Client, database: str) -> 
     local = levers.create_study("here", FACTORS, tolerance=0.5, noise_sd=0.2, seed=3)
     finish(local)
     assert verdict["n_runs"] == local.verdict().n_runs
-    assert verdict["guarantee"] == levers.load_study("oven", database).verdict().guarantee
+    assert verdict["guarantee"] == levers.load_study("oven", database).verdict().statement
 
 
 def test_factors_may_come_as_a_list(http: httpx.Client) -> None:

@@ -1,11 +1,12 @@
 """Methods that treat every assignment as an arm of its own: successive elimination, and the naive search."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict
+from levers.algorithms.base import CHUNK, Algorithm, Batch, Progress, Verdict
 from levers.core.certificates.sample_size import needle_test_runs, successive_radius
 from levers.core.codec import serialisable
 from levers.core.space import Codes, Space
@@ -49,7 +50,7 @@ class SuccessiveState:
 
 
 @dataclass(frozen=True)
-class SuccessiveElimination(AlgorithmBase):
+class SuccessiveElimination(Algorithm):
     """Run every surviving assignment once a round; drop those whose interval lies below the leader's.
 
     Stops when one is left, or when the intervals are so narrow that the leader is within the tolerance.
@@ -62,7 +63,7 @@ class SuccessiveElimination(AlgorithmBase):
     """
 
     max_actions: int = MAX_ACTIONS
-    name: str = field(init=False, default="successive-elimination")
+    name: ClassVar[str] = "successive-elimination"
 
     def __post_init__(self) -> None:
         self.check_complete()
@@ -80,6 +81,10 @@ class SuccessiveElimination(AlgorithmBase):
             return self._verdict(state)
         actions = state.alive[state.done : state.done + CHUNK]
         return Batch(action_codes(self.space, actions), stage="successive elimination")
+
+    def progress(self, state: SuccessiveState) -> Progress:
+        """Whether it is the end: single levels neither lead nor go."""
+        return Progress(finished=state.finished)
 
     def tell(self, state: SuccessiveState, batch: Batch, outcomes: ArrayLike) -> SuccessiveState:
         """Add a round's outcomes; at its end, eliminate."""
@@ -135,7 +140,7 @@ class NaiveState:
 
 
 @dataclass(frozen=True)
-class NaiveSearch(AlgorithmBase):
+class NaiveSearch(Algorithm):
     """Draw assignments at random without replacement, test each, stop at the first that reaches the target.
 
     `target` is the outcome worth stopping for, known in advance: the test accepts means above target - eps/2. Its
@@ -150,7 +155,7 @@ class NaiveSearch(AlgorithmBase):
 
     target: float | None = None
     max_actions: int = MAX_ACTIONS
-    name: str = field(init=False, default="naive-search")
+    name: ClassVar[str] = "naive-search"
 
     def __post_init__(self) -> None:
         self.check_complete()
@@ -174,6 +179,10 @@ class NaiveSearch(AlgorithmBase):
         n_runs = min(CHUNK, self.test_runs - state.action_runs)
         codes = np.repeat(action_codes(self.space, np.array([action])), n_runs, axis=0)
         return Batch(codes, stage="naive search", focus=action)
+
+    def progress(self, state: NaiveState) -> Progress:
+        """Whether it is the end: single levels neither lead nor go."""
+        return Progress(finished=state.finished)
 
     def tell(self, state: NaiveState, batch: Batch, outcomes: ArrayLike) -> NaiveState:
         """Add the outcomes; when the test is complete, accept or move on."""

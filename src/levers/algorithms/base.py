@@ -1,8 +1,10 @@
-"""The one loop: ask, run, tell, until there is a verdict."""
+"""The contract of every algorithm: a problem, batches to run, a verdict at the end; and the loop that drives one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +17,8 @@ from levers.errors import InvalidSettingError, OutcomeMismatchError
 
 CHUNK = 16_384
 """The most runs in one batch: memory stays the same however long a phase is."""
+PAST = "past data"
+"""The stage of runs that were made before or beside the study."""
 
 
 @serialisable("Problem")
@@ -91,6 +95,19 @@ class BlockRecord:
     digest: str
 
 
+@serialisable("Remark")
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that a verdict rests on (a proviso), or that speaks against it (a doubt).
+
+    `kind` is what programs go by, `levers` are the factors it is about, and `text` says it to people.
+    """
+
+    kind: str
+    text: str
+    levers: tuple[str, ...] = ()
+
+
 @serialisable("Verdict")
 @dataclass(frozen=True)
 class Verdict:
@@ -100,7 +117,8 @@ class Verdict:
     `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
     `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. `certificate` and
     `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict be recomputed from the
-    raw outcomes, by the version of levers that keeps to the same `rules`.
+    raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what is promised,
+    `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all of it.
     """
 
     algorithm: str
@@ -121,60 +139,117 @@ class Verdict:
     options: tuple[tuple[str, str | float | int | None], ...] = ()
     blocks: tuple[BlockRecord, ...] = ()
     rules: int = 1
+    provisos: tuple[Remark, ...] = ()
+    doubts: tuple[Remark, ...] = ()
 
     @property
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
         return {name: self.assignment[name] for name in self.parents or ()}
 
-
-class Algorithm(Protocol):
-    """Three pure methods over a frozen state that `to_json` can write; randomness comes in from outside.
-
-    `State` differs from algorithm to algorithm, so it is opaque here: hand back what `start` and `tell` returned.
-    """
-
     @property
-    def name(self) -> str:
-        """The name in the registry."""
+    def statement(self) -> str:
+        """The guarantee with its provisos and doubts, as one text."""
+        doubts = [f"ASSUMPTION IN DOUBT: {doubt.text}" for doubt in self.doubts]
+        return "; ".join([self.guarantee, *(proviso.text for proviso in self.provisos), *doubts])
 
-    @property
-    def problem(self) -> Problem:
-        """What the algorithm was asked."""
 
-    def start(self) -> Any:
-        """The state before the first run."""
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Runs after the block under way: about so many, and so many in the worst case (None when there is no telling)."""
 
-    def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
-        """The runs to make next, or the verdict. Asking again with the same generator state gives the same runs."""
+    likely: int | None = None
+    worst_case: int | None = None
 
-    def tell(self, state: Any, batch: Batch, outcomes: ArrayLike) -> Any:
-        """The state after the batch's outcomes."""
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a state says of itself: the leading levels, what was ruled out, the noise reckoned with, and whether it is
+    the end."""
+
+    leaders: tuple[int, ...] = ()
+    eliminations: tuple[Elimination, ...] = ()
+    noise_sd: float | None = None
+    finished: bool = False
 
 
 @dataclass(frozen=True)
-class AlgorithmBase:
-    """What all algorithms share: the problem and the check of what comes back."""
+class Algorithm(ABC):
+    """What runs a study: three pure methods over a frozen state that `to_json` can write.
+
+    An algorithm is a frozen dataclass whose first field is the problem; its other fields are its options. `start`,
+    `ask` and `tell` are all it must have. Randomness comes in from outside. The state is the algorithm's own: hand
+    back what `start` and `tell` returned. What studies would like to know besides has a default.
+    """
+
+    name: ClassVar[str]
+    """The name in the registry."""
+    sets_every_lever: ClassVar[bool] = True
+    """Whether every run sets every factor, so that a person or a function can make it."""
+    absorbs_runs: ClassVar[bool] = False
+    """Whether `absorb` uses runs that the algorithm did not ask for."""
+    certifies_early: ClassVar[bool] = False
+    """Whether `interim` says something before the end."""
+    compares_within_blocks: ClassVar[bool] = False
+    """Whether levels are compared inside blocks only, so that drift between blocks does no harm."""
 
     problem: Problem
-    name: str = field(init=False, default="")
 
-    @property
+    @abstractmethod
+    def start(self) -> Any:
+        """The state before the first run."""
+
+    @abstractmethod
+    def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
+        """The runs to make next, or the verdict. Asking again with the same generator state gives the same runs."""
+
+    @abstractmethod
+    def tell(self, state: Any, batch: Batch, outcomes: ArrayLike) -> Any:
+        """The state after the batch's outcomes."""
+
+    def tell_block(self, state: Any, batch: Batch, outcomes: ArrayLike) -> Any:
+        """Like `tell`, for a whole batch whose rows were stored when it was asked for, perhaps by an older version."""
+        return self.tell(state, batch, outcomes)
+
+    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str) -> Any:
+        """The state with runs added that were made, but not asked for. See `absorbs_runs`."""
+        return state
+
+    def interim(self, state: Any) -> Verdict | None:
+        """The verdict if the study ended now; None when nothing can be said yet. See `certifies_early`."""
+        return None
+
+    def outlook(self, state: Any, n_asked: int) -> Outlook:
+        """The runs that will follow the `n_asked` of the block under way."""
+        return Outlook()
+
+    def progress(self, state: Any) -> Progress:
+        """Where the state stands, in the terms that all algorithms share."""
+        return Progress()
+
+    @classmethod
+    def study_options(cls, n_factors: int) -> dict[str, Any]:
+        """Options that a durable study sets besides those that its user chose."""
+        return {}
+
+    # What most algorithms need
+
+    @cached_property
     def space(self) -> Space:
         """The problem's space."""
         return self.problem.space
 
-    @property
+    @cached_property
     def tolerance(self) -> float:
         """The problem's tolerance, for algorithms that need one."""
         return self._given("tolerance", self.problem.tolerance)
 
-    @property
+    @cached_property
     def failure_prob(self) -> float:
         """The problem's failure probability."""
         return self.problem.failure_prob
 
-    @property
+    @cached_property
     def noise_sd(self) -> float:
         """The problem's noise, for algorithms that need to know it."""
         return self._given("noise_sd", self.problem.noise_sd)

@@ -1,11 +1,12 @@
 """MODL, marginal optimal design linear bandit (Algorithm 1 of Malek, Aglietti and Chiappa 2023)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict, add_runs
+from levers.algorithms.base import CHUNK, Algorithm, Batch, Outlook, Progress, Verdict, add_runs
 from levers.core.certificates.sample_size import SCHEDULES, Schedule, make_schedule, phase_runs
 from levers.core.codec import serialisable
 from levers.core.designs.random import balanced_rows, block_length, repeated_block
@@ -38,7 +39,7 @@ class ModlState:
 
 
 @dataclass(frozen=True)
-class Modl(AlgorithmBase):
+class Modl(Algorithm):
     """Estimate all effects at once in phases of shrinking width; drop levels whose gap reaches the width.
 
     A factor with an eliminated level is reported as a parent. The paper's rule asks for two levels that differ by more
@@ -57,7 +58,7 @@ class Modl(AlgorithmBase):
     schedule: str = SCHEDULES[0]
     max_parents: int | None = None
     outcome_bound: float | None = None
-    name: str = field(init=False, default="modl")
+    name: ClassVar[str] = "modl"
 
     def __post_init__(self) -> None:
         self.check_complete()
@@ -135,6 +136,14 @@ class Modl(AlgorithmBase):
         self.check_due(not state.finished and state.moments.n_runs == 0 and moments.n_runs == n_runs)
         stages = add_runs(state.runs_by_stage, f"phase {state.phase + 1}", n_runs)
         return self._end_phase(replace(state, moments=moments, n_runs=state.n_runs + n_runs, runs_by_stage=stages))
+
+    def outlook(self, state: ModlState, n_asked: int) -> Outlook:
+        """At most what is left when nothing more is eliminated."""
+        return Outlook(None, max(self.most_runs - state.n_runs - n_asked, 0))
+
+    def progress(self, state: ModlState) -> Progress:
+        """Leaders and eliminations."""
+        return Progress(state.leaders, state.eliminations, finished=state.finished)
 
     def _end_phase(self, state: ModlState) -> ModlState:
         width = self.widths.widths[state.phase]

@@ -1,11 +1,12 @@
 """Regress on the data you have: what many people do, and what the paper's released code does. It is biased."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Verdict
+from levers.algorithms.base import CHUNK, Algorithm, Batch, Verdict
 from levers.core.certificates.sample_size import phase_runs
 from levers.core.codec import serialisable
 from levers.core.model.fit import Fit
@@ -23,7 +24,7 @@ class ObservationalState:
 
 
 @dataclass(frozen=True)
-class ObservationalRegression(AlgorithmBase):
+class ObservationalRegression(Algorithm):
     """Watch, never set: fit the additive model to observed runs and take the best level of each factor.
 
     Wrong when a factor is an effect of the outcome (conditioning on it biases its causes), and blind to levels that
@@ -40,7 +41,8 @@ class ObservationalRegression(AlgorithmBase):
 
     runs: int | None = None
     min_count: int = 5
-    name: str = field(init=False, default="observational-regression")
+    name: ClassVar[str] = "observational-regression"
+    sets_every_lever: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.check_complete()

@@ -1,29 +1,82 @@
-"""Algorithms by name."""
+"""Algorithms by name: those of this package, and those that other packages register.
+
+Another package registers a class by an entry point of the group `levers.algorithms`, in its pyproject.toml:
+
+    [project.entry-points."levers.algorithms"]
+    my-method = "my_package:MyMethod"
+"""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any, cast
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
-from levers.algorithms.arms import NaiveSearch, SuccessiveElimination
-from levers.algorithms.base import Algorithm, AlgorithmBase, Problem
-from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.modl import Modl
-from levers.algorithms.observational import ObservationalRegression
-from levers.algorithms.restricted import Oracle, ParentsFirst
+from levers.algorithms.base import Algorithm, Problem
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
 
-ALGORITHMS: dict[str, type[AlgorithmBase]] = {
-    "cfs": Cfs,
-    "modl": Modl,
-    "parents-first": ParentsFirst,
-    "oracle": Oracle,
-    "successive-elimination": SuccessiveElimination,
-    "naive-search": NaiveSearch,
-    "observational-regression": ObservationalRegression,
+GROUP = "levers.algorithms"
+DEFAULT_ALGORITHM = "cfs"
+_OWN = {
+    "cfs": "levers.algorithms.cfs.solver:Cfs",
+    "modl": "levers.algorithms.modl:Modl",
+    "parents-first": "levers.algorithms.restricted:ParentsFirst",
+    "oracle": "levers.algorithms.restricted:Oracle",
+    "successive-elimination": "levers.algorithms.arms:SuccessiveElimination",
+    "naive-search": "levers.algorithms.arms:NaiveSearch",
+    "observational-regression": "levers.algorithms.observational:ObservationalRegression",
 }
 
-DEFAULT_ALGORITHM = "cfs"
+
+class Algorithms(Mapping[str, type[Algorithm]]):
+    """All algorithms by name. A class is imported when it is asked for.
+
+    >>> ALGORITHMS["modl"].__name__, "cfs" in ALGORITHMS
+    ('Modl', True)
+    """
+
+    def __getitem__(self, name: str) -> type[Algorithm]:
+        if name in _OWN:
+            module, _, cls = _OWN[name].partition(":")
+            found: type[Algorithm] = getattr(import_module(module), cls)
+            return found
+        return _loaded(_registered()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        yield from _OWN
+        yield from (name for name in _registered() if name not in _OWN)
+
+    def __len__(self) -> int:
+        return len({*_OWN, *_registered()})
+
+    def __contains__(self, name: object) -> bool:
+        return name in _OWN or name in _registered()
+
+
+ALGORITHMS = Algorithms()
+
+
+@cache
+def _registered() -> dict[str, EntryPoint]:
+    """What other packages have registered; nothing of them is imported yet."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+@cache
+def _loaded(point: EntryPoint) -> type[Algorithm]:
+    """The class that an entry point names."""
+    origin = f"the algorithm {point.name!r} of {point.dist.name if point.dist else 'another package'}"
+    try:
+        found = point.load()
+    except Exception as error:  # whatever that package's import raises
+        raise UnknownAlgorithmError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Algorithm)) or found.name != point.name:
+        raise UnknownAlgorithmError(
+            f"{origin} is not one: {point.value} must be a subclass of levers.Algorithm with name = {point.name!r}"
+        )
+    return found
 
 
 def check_known(name: str) -> str:
@@ -37,7 +90,9 @@ parents-first, oracle, successive-elimination, naive-search, observational-regre
     if name not in ALGORITHMS:
         close = difflib.get_close_matches(name, ALGORITHMS, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UnknownAlgorithmError(f"there is no algorithm {name!r}{hint}; known are {', '.join(ALGORITHMS)}")
+        raise UnknownAlgorithmError(
+            f"there is no algorithm {name!r}{hint}; known are {', '.join(ALGORITHMS)}", field="algorithm"
+        )
     return name
 
 
@@ -63,5 +118,4 @@ def make_algorithm(name: str, problem: Problem, **options: Any) -> Algorithm:
         raise InvalidSettingError(
             f"{name} has no option {unknown[0]!r}; its options are {', '.join(known)}", field=unknown[0]
         )
-    build = cast(Callable[..., Algorithm], ALGORITHMS[name])
-    return build(problem, **options)
+    return ALGORITHMS[name](problem, **options)

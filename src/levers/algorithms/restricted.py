@@ -1,12 +1,13 @@
 """MODL on some of the factors: on the true parents (oracle), or on those that a test finds first (parents-first)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import CHUNK, AlgorithmBase, Batch, Problem, Verdict, add_runs
+from levers.algorithms.base import CHUNK, Algorithm, Batch, Problem, Progress, Verdict, add_runs
 from levers.algorithms.modl import Modl, ModlState
 from levers.core.certificates.sample_size import SCHEDULES, parent_test_runs
 from levers.core.codec import serialisable
@@ -47,6 +48,14 @@ class Subspace:
         """The inner algorithm's view of a batch that was run."""
         return replace(batch, codes=np.ascontiguousarray(batch.codes[:, self.positions]))
 
+    def widen_progress(self, progress: Progress) -> Progress:
+        """An inner algorithm's progress among all factors."""
+        leaders = self.widen(np.asarray([progress.leaders], dtype=np.int16))[0]
+        return replace(progress, leaders=tuple(leaders.tolist()), eliminations=self._widened(progress.eliminations))
+
+    def _widened(self, eliminations: tuple[Elimination, ...]) -> tuple[Elimination, ...]:
+        return tuple(replace(e, factor=self.positions[e.factor]) for e in eliminations)
+
     def widen_verdict(self, verdict: Verdict) -> Verdict:
         """An inner verdict as a verdict on the whole space."""
         effects: list[tuple[float | None, ...]] = [(None,) * m for m in self.space.n_levels]
@@ -57,9 +66,7 @@ class Subspace:
             verdict,
             assignment=self.space.assignment(codes),
             effects=tuple(effects),
-            eliminations=tuple(
-                Elimination(self.positions[e.factor], e.level, e.n_runs, e.gap) for e in verdict.eliminations
-            ),
+            eliminations=self._widened(verdict.eliminations),
         )
 
 
@@ -69,7 +76,7 @@ def baseline_of(space: Space, given: Sequence[int] | None) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Oracle(AlgorithmBase):
+class Oracle(Algorithm):
     """MODL restricted to the factors named in `parents`; the others stay at their first level.
 
     >>> from levers.algorithms.base import Problem
@@ -82,7 +89,7 @@ class Oracle(AlgorithmBase):
     parents: Sequence[str] = ()
     schedule: str = SCHEDULES[0]
     outcome_bound: float | None = None
-    name: str = field(init=False, default="oracle")
+    name: ClassVar[str] = "oracle"
 
     def __post_init__(self) -> None:
         self.check_complete()
@@ -117,6 +124,10 @@ class Oracle(AlgorithmBase):
         y = self.accept(batch, outcomes)
         return self.modl.tell(state, self.inside.narrow_batch(batch), y)
 
+    def progress(self, state: ModlState) -> Progress:
+        """MODL's, among all factors."""
+        return self.inside.widen_progress(self.modl.progress(state))
+
 
 TESTING = "testing for parents"
 
@@ -140,7 +151,7 @@ class ParentsFirstState:
 
 
 @dataclass(frozen=True)
-class ParentsFirst(AlgorithmBase):
+class ParentsFirst(Algorithm):
     """One factor moves at a time around a fixed assignment, at (eps/2, delta/2); then MODL with delta/2.
 
     Factors are tested in random order; with `max_parents` the tests stop once that many are found. If no factor passes,
@@ -157,7 +168,7 @@ class ParentsFirst(AlgorithmBase):
     schedule: str = SCHEDULES[0]
     outcome_bound: float | None = None
     baseline: Sequence[int] | None = None
-    name: str = field(init=False, default="parents-first")
+    name: ClassVar[str] = "parents-first"
 
     def __post_init__(self) -> None:
         self.check_complete()

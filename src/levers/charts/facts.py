@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import Verdict
-from levers.algorithms.cfs.solver import Cfs
 from levers.studies.analysis import diagnostics, evidence, views
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.analysis.views import EffectRow, Forecast
@@ -210,7 +209,7 @@ class Seen:
     def steps(self) -> list[tuple[int, float]]:
         """Runs, and how far from the best the leading setting can be: after each block of cfs; else at the end."""
         solver, state = self.state.spec.solver, self.state
-        if not isinstance(solver, Cfs):
+        if not solver.certifies_early:
             return [] if self.verdict is None else [(self.n_runs, self.verdict.tolerance)]
         found = [(solver.interim(known), used) for known, used in zip(state.known, state.past_used, strict=True)]
         # a verdict counts the study's own runs; levels are ruled out, and the end is counted, with the imported ones
@@ -312,7 +311,7 @@ def _effects_caption(seen: Seen) -> str:
     spec = seen.state.spec
     if any(row.high is not None for row in seen.effects):
         caption = f"Bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
-    elif spec.algorithm == "cfs":
+    elif spec.solver.certifies_early:
         caption = "Estimates from the first runs; intervals come with the first complete block."
     else:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
@@ -392,7 +391,7 @@ def forecast_facts(seen: Seen) -> tuple[Facts, Steps | RunsOnly | None]:
     ('oven: how far it is to the end', None)
     """
     title = f"{clipped(seen.name, MAX_TITLE)}: how far it is to the end"
-    if not isinstance(seen.state.spec.solver, Cfs):
+    if not seen.state.spec.solver.certifies_early:
         return counted_facts(title, seen)
     points = [(n_runs, within) for n_runs, within in seen.steps if math.isfinite(within)]
     if not points:

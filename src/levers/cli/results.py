@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levers.algorithms.base import Verdict
-from levers.algorithms.cfs.state import PAST
+from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import (
     DEFAULT,
     FormatOption,
@@ -142,7 +141,7 @@ def verdict(
                 "assignment": dict(study.best_params),
                 "tolerance": found.tolerance,
                 "failure_prob": found.failure_prob,
-                "guarantee": found.guarantee,
+                "guarantee": found.statement,
                 "certificate": found.certificate,
                 "noise": found.noise,
                 "goal": found.goal,
@@ -160,7 +159,7 @@ def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
     typer.echo(f"Set {_settings(study.best_params)}.")
     typer.echo(
         f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
-        f"{found.guarantee}."
+        f"{found.statement}."
     )
     stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
     past = dict(found.runs_by_stage).get(PAST, 0)

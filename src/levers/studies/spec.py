@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from levers.algorithms.base import Algorithm, Problem
-from levers.algorithms.registry import make_algorithm
+from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm
 from levers.core.codec import serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
@@ -19,8 +19,6 @@ RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "a
 
 
 GOALS = ("maximize", "minimize")
-_MOST_CELLS, _MOST_RUNS = 20_000_000, 2_000_000  # of one block: it is kept, and read again by every process
-_WHOLE_BLOCK = 2**40  # a study hands out runs one by one, so an algorithm may as well plan a whole block at once
 
 
 @serialisable("StudySpec")
@@ -55,11 +53,10 @@ class StudySpec:
             raise InvalidSpaceError(
                 f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
             )
-        if self.algorithm == "observational-regression":
+        if not self.solver.sets_every_lever:  # building the solver refuses what it cannot do, before anything is stored
             raise InvalidSettingError(
-                "observational-regression watches without setting, so it cannot ask for runs", field="algorithm"
+                f"{self.algorithm} watches without setting, so it cannot ask for runs", field="algorithm"
             )
-        _ = self.solver  # refuses what it cannot do, before anything is stored
 
     @cached_property
     def merging(self) -> Merging:
@@ -69,12 +66,9 @@ class StudySpec:
     @cached_property
     def solver(self) -> Algorithm:
         """The algorithm, ready to be asked."""
-        options = dict(self.options)
-        if self.algorithm == "cfs":
-            options["batch_size"] = _WHOLE_BLOCK
-            options["most_cells"] = min(_MOST_CELLS, _MOST_RUNS * self.merging.inner.n_factors)
         problem = Problem(self.merging.inner, self.tolerance, self.failure_prob, self.noise_sd)
-        return make_algorithm(self.algorithm, problem, **options)
+        extra = ALGORITHMS[check_known(self.algorithm)].study_options(problem.space.n_factors)
+        return make_algorithm(self.algorithm, problem, **{**dict(self.options), **extra})
 
     @property
     def sign(self) -> float:

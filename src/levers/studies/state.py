@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Batch
+from levers.algorithms.base import Batch, Progress
 from levers.core.space import Assignment, Codes
 from levers.errors import StudyError
 from levers.studies.events import (
@@ -192,6 +192,11 @@ class StudyState:
         if self.spec_ is None:
             raise StudyError("the log does not begin with the creation of a study")
         return self.spec_
+
+    @property
+    def progress(self) -> Progress:
+        """What the algorithm's state says of itself."""
+        return self.spec.solver.progress(self.known[-1]) if self.known else Progress()
 
     @property
     def n_past_used(self) -> int:

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Batch
-from levers.algorithms.cfs.absorb import absorb
-from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.cfs.state import PAST
+from levers.algorithms.base import PAST, Batch
 from levers.studies.events import Created, Decided, Event, Imported, Numbers, Opened, Revised
 from levers.studies.spec import StudySpec
 from levers.studies.state import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState, TrialState
@@ -34,8 +31,7 @@ def following_events(state: StudyState) -> list[Event]:
 
 def _told(spec: StudySpec, known: Any, block: Block) -> Any:
     """What is known after a complete block. The rows in the log are its design."""
-    tell = spec.solver.tell_block if isinstance(spec.solver, Cfs) else spec.solver.tell
-    return tell(known, block.batch, spec.sign * block.values)
+    return spec.solver.tell_block(known, block.batch, spec.sign * block.values)
 
 
 def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
@@ -51,10 +47,8 @@ def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
 
 
 def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
-    """What is known with runs added that were made, but are not due. Only cfs can use them."""
-    if isinstance(spec.solver, Cfs) and len(values):
-        return absorb(spec.solver, known, codes, spec.sign * values, stage)
-    return known
+    """What is known with runs added that were made, but are not due."""
+    return spec.solver.absorb(known, codes, spec.sign * values, stage) if len(values) else known
 
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
@@ -63,7 +57,7 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     for i, block in enumerate(state.blocks):
         codes, values = _finished_rows(block)
         if block.role != SET_ASIDE and len(values):
-            found.append(Imported(state.spec.merging.expand(codes), values, f"block {i} of {name}"))
+            found.append(Imported(state.spec.merging.expand(codes), values, f"block {i + 1} of {name}"))
     return found
 
 
@@ -135,7 +129,7 @@ def _role_again(state: StudyState, known: Any, i: int) -> str:
         asked, made = step, block.batch
         if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
             return OPEN if closed is None else AS_DESIGNED
-    return AS_RUN if isinstance(spec.solver, Cfs) else SET_ASIDE
+    return AS_RUN if spec.solver.absorbs_runs else SET_ASIDE
 
 
 def _finished_rows(block: Block) -> tuple[Any, Any]:
@@ -147,20 +141,19 @@ def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
     """What is different now, in words."""
     factors = spec.merging.inner.factors
     lines = []
-    gone = [{(e.factor, e.level) for e in getattr(known, "eliminations", ())} for known in (before, after)]
+    was, now = spec.solver.progress(before), spec.solver.progress(after)
+    gone = [{(e.factor, e.level) for e in at.eliminations} for at in (was, now)]
     for k, level in sorted(gone[0] - gone[1]):
         lines.append(f"{factors[k].name}={factors[k].levels[level]} was ruled out and is back in play")
     for k, level in sorted(gone[1] - gone[0]):
         lines.append(f"{factors[k].name}={factors[k].levels[level]} is now ruled out")
-    leaders = [getattr(known, "leaders", ()) for known in (before, after)]
-    for k, (old, new) in enumerate(zip(*leaders, strict=False)):
+    for k, (old, new) in enumerate(zip(was.leaders, now.leaders, strict=True)):
         if old != new:
             lines.append(
                 f"the leading level of {factors[k].name} is {factors[k].levels[new]}, not {factors[k].levels[old]}"
             )
-    ended = [bool(getattr(known, "finished", False)) for known in (before, after)]
-    if ended[0] != ended[1]:
+    if was.finished != now.finished:
         lines.append(
-            "the study is finished now" if ended[1] else "the study is no longer finished: more runs are needed"
+            "the study is finished now" if now.finished else "the study is no longer finished: more runs are needed"
         )
     return tuple(lines)

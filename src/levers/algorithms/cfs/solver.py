@@ -7,246 +7,79 @@ argument is in docs/theory.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.algorithms.base import CHUNK, Batch, BlockRecord, Verdict, add_runs
-from levers.algorithms.cfs.settings import RHO_SHARE, CfsSettings, Prospect, next_block
-from levers.algorithms.cfs.state import LOOK, RULES, SCREENING, SELECTION, CfsState
-from levers.core.certificates.certificate import certified_levels, scale_needed
-from levers.core.certificates.look import Look
+from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Verdict, add_runs
+from levers.algorithms.cfs.decisions import (
+    EQUAL_GAPS,
+    Prospect,
+    after_look,
+    look_factors,
+    loss_intervals,
+    selection_guarantee,
+)
+from levers.algorithms.cfs.settings import (
+    DISMISSED_AT,
+    FIRST_SHARE,
+    FIRST_SHARE_OF_BUDGET,
+    LARGEST_RATIO,
+    LOOK,
+    LOOK_PAYS,
+    LOOK_ROWS,
+    MOST_CELLS,
+    NOISES,
+    RHO_SHARE,
+    RULES,
+    SCREENING,
+    SELECTION,
+    SLACK,
+    STUDY_CELLS,
+    STUDY_RUNS,
+    TO_MEASURE,
+    USUAL_NOISE,
+    WHOLE_BLOCK,
+    Shares,
+    cheap_scale,
+    error_shares,
+    first_block,
+    longest_design,
+    next_block,
+    pair_error,
+)
+from levers.algorithms.cfs.state import CfsState
+from levers.core.certificates.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
+from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.designs.design import Design
 from levers.core.designs.estimate import BlockEstimate, estimate_block, independent_effects
 from levers.core.designs.search import Effort
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import (
+    Confidence,
     Evidence,
+    Knowledge,
     Standing,
     anytime_noise_bound,
-    anytime_radius,
     assess,
     level_mask,
     noise_upper_bound,
 )
+from levers.core.model.fit import Fit
 from levers.core.model.level_index import all_levels
-from levers.core.model.moments import LevelSums
-from levers.errors import OutcomeMismatchError, StateMismatchError
-
-
-def look_factors(state: CfsState, n_levels: tuple[int, ...]) -> tuple[tuple[int, bool], ...]:
-    """The factors that a look varies: how many levels are in play, and whether those are all."""
-    return tuple((len(state.active[k]), len(state.active[k]) == n_levels[k]) for k in state.open_factors)
-
-
-def after_look(
-    state: CfsState,
-    look: Look,
-    factors: tuple[int, ...],
-    levels: tuple[tuple[int, ...], ...],
-    effects: tuple[NDArray[np.float64], ...],
-    root_n: float,
-    n_levels: tuple[int, ...],
-) -> CfsState:
-    """The state with the look's dismissals and drops, on top of what screening has dropped.
-
-    `factors` and `levels` are what the look varied, `effects` its estimates, with independent errors of standard error
-    sqrt(m) / `root_n`. A dismissed factor is closed at its leader.
-    """
-    active, leaders, closed = list(state.active), list(state.leaders), set(state.closed)
-    dropped: list[Elimination] = []
-    for k, varied, values in zip(factors, levels, effects, strict=True):
-        error = math.sqrt(len(varied)) / root_n
-        best = int(np.argmax(values))
-        whole = len(varied) == n_levels[k]
-        if whole and varied[best] in active[k] and look.dismisses(values, error):
-            leaders[k] = varied[best]
-            closed.add(k)
-            continue
-        mean = dict(zip(varied, values.tolist(), strict=True))
-        first = max(mean[level] for level in active[k])  # of those in play: what is left must hold what beat the rest
-        behind = {level: first - mean[level] for level in active[k]}
-        kept = tuple(level for level in active[k] if behind[level] < look.apart * error)
-        dropped += [Elimination(k, level, state.n_runs, behind[level]) for level in active[k] if level not in kept]
-        active[k] = kept
-    return replace(
-        state,
-        active=tuple(active),
-        leaders=tuple(leaders),
-        closed=tuple(sorted(closed)),
-        eliminations=state.eliminations + tuple(dropped),
-    )
-
-
-Losses = tuple[tuple[float | None, ...], ...]
-Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
-
-
-def loss_intervals(
-    evidence: Evidence,
-    leaders: Sequence[int],
-    n_levels: Sequence[int],
-    noise_sd: float,
-    failure_prob: float,
-    rho: float | None,
-) -> tuple[Losses, Intervals]:
-    """What each level loses against the chosen one: estimates, and intervals that all hold at once.
-
-    Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
-
-    >>> pairs = np.array([[[0.0, 2.0], [-2.0, 0.0]]])
-    >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
-    >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
-    >>> losses, [round(x, 2) for x in intervals[0][1]]
-    (((0.0, 2.0),), [1.72, 2.28])
-    """
-    error = failure_prob / sum(m * (m - 1) for m in n_levels)
-    radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
-    row = np.arange(len(n_levels))
-    known = (evidence.information[row, leaders] > 0).tolist()
-    middle = evidence.estimates[row, leaders].tolist()
-    half = radius[row, leaders].tolist()
-    losses: list[tuple[float | None, ...]] = []
-    intervals: list[tuple[tuple[float, float] | None, ...]] = []
-    for k, (leader, m) in enumerate(zip(leaders, n_levels, strict=True)):
-        known[k][leader], half[k][leader] = True, 0.0
-        found = list(zip(known[k][:m], middle[k], half[k], strict=False))
-        losses.append(tuple(x if sure else None for sure, x, _ in found))
-        intervals.append(tuple((x - r, x + r) if sure else None for sure, x, r in found))
-    return tuple(losses), tuple(intervals)
-
-
-def selection_guarantee(
-    selected: bool, bound: str, noise_known: bool, max_parents: int | None, min_effect: float | None
-) -> str:
-    """The guarantee in one sentence.
-
-    >>> selection_guarantee(True, "proven", True, None, None)
-    'proven for additive effects, Gaussian noise of known size'
-    """
-    noise = "sub-Gaussian noise" if bound == "subgaussian" else "Gaussian noise"
-    size = "of known size" if noise_known else "of estimated size"
-    facts = []
-    if max_parents is not None:
-        facts.append(f"at most {max_parents} factors that matter")
-    if min_effect is not None:
-        facts.append(f"effects of at least {min_effect:g} where they do")
-    given = "".join(f", {fact}" for fact in facts)
-    sure = "proven" if noise_known or not selected else "checked numerically"
-    claim = f"{sure} for additive effects, {noise} {size}{given}"
-    if selected and bound == "slippage":
-        claim += "; for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
-    return claim
+from levers.core.model.moments import LevelSums, Moments
+from levers.core.space import Codes
+from levers.core.validation import check_choice, check_count, check_positive
+from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 
 @dataclass(frozen=True)
-class CfsDecisions(CfsSettings):
-    """The decisions between blocks; each is a pure function of the settings and the state."""
-
-    def standing(self, state: CfsState) -> Standing:
-        """What the evidence says at this point, under what the user knows."""
-        parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
-        parents[list(state.parents)] = True
-        closed[list(state.closed)] = True
-        return assess(
-            state.evidence.estimates,
-            self.confidence(state).radii(state.evidence.information),
-            level_mask(state.active, max(self.space.n_levels)),
-            parents,
-            closed,
-            self.known(state),
-        )
-
-    def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
-        """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""
-        now = self.standing(state)
-        wrong = {k for k in state.closed if not now.active[k, state.leaders[k]]}
-        if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
-            state = replace(state, closed=tuple(k for k in state.closed if k not in wrong))
-            now = self.standing(state)
-        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
-        dropped = tuple(
-            Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
-            for k, levels in enumerate(state.active)
-            for level in levels
-            if level not in active[k]
-        )
-        screened = replace(
-            state,
-            active=active,
-            leaders=tuple(
-                # a closed factor keeps the level at which it was closed
-                old if k in state.closed else int(new)
-                for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
-            ),
-            parents=tuple(np.flatnonzero(now.parents).tolist()),
-            closed=tuple(np.flatnonzero(~now.open).tolist()),
-            upper_loss=now.upper_loss,
-            eliminations=state.eliminations + dropped,
-        )
-        return screened, now
-
-    def decide(self, state: CfsState, now: Standing) -> CfsState:
-        """Stop, have the look, go on screening, or select; `now` is the state's standing."""
-        assert state.upper_loss is not None  # screening has just set it
-        assert state.noise_sd is not None  # see confidence
-        enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
-        if state.upper_loss <= enough:
-            return replace(state, finished=True, certified=self.screened(state))
-        sizes = state.open_sizes
-        if self.looks_in(state) and not state.looked and state.noise_sd > 0:
-            at_stake = state.at_stake(self.max_parents)
-            look = self.paying_look(look_factors(state, self.space.n_levels), at_stake, state.noise_sd)
-            if look is not None:
-                return replace(state, stage=LOOK, look=look, target=look.n_runs)
-        following = next_block(sizes, state.n_runs)
-        left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
-        if left is not None and left < sum(m - 1 for m in sizes) + 2:
-            return replace(state, finished=True, certified=state.upper_loss)
-        prospect = self.prospect(state, now, following, left)
-        if prospect.selection_pays(self.most_screening(state.noise_sd)):
-            if left is not None:
-                return replace(state, stage=SELECTION, target=float(left))
-            risk, reach = self.selection_risk(state)
-            scale = scale_needed(prospect.now.at_stake, risk, self.bound, reach)
-            target = (scale * state.noise_sd / self.tolerance) ** 2
-            # noise that turned out larger than any design can answer: the verdict then certifies what it reached
-            target = min(target, self.most_cells / self.space.n_factors)
-            return replace(state, stage=SELECTION, target=target)
-        return replace(state, stage=SCREENING, target=float(following))
-
-    def prospect(self, state: CfsState, now: Standing, following: int, left: int | None) -> Prospect:
-        """What further screening could bring, the next block being of this size."""
-        risk, reach = self.selection_risk(state)
-        return Prospect(
-            state.evidence,
-            now,
-            self.known(state),
-            self.confidence(state),
-            state.n_runs,
-            following,
-            risk,
-            self.bound,
-            self.problem.tolerance,
-            left,
-            reach,
-        )
-
-    def screened(self, state: CfsState) -> float:
-        """The tolerance that the evidence certifies by itself: what the leaders may lose and what the look may have."""
-        assert state.upper_loss is not None  # set by the first block
-        return state.upper_loss + (state.reach * self.tolerance if state.reach else 0.0)
-
-    def single(self, state: CfsState) -> bool:
-        """Whether only one factor can lose anything, so that factors need not be independent of each other."""
-        return self.max_parents is not None and len(state.at_stake(self.max_parents)) == 1
-
-
-@dataclass(frozen=True)
-class Cfs(CfsDecisions):
+class Cfs(Algorithm):
     """Screen levels at any time, then select among the rest on fresh runs with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
@@ -260,9 +93,189 @@ class Cfs(CfsDecisions):
     8
     """
 
+    name: ClassVar[str] = "cfs"
+    absorbs_runs: ClassVar[bool] = True
+    certifies_early: ClassVar[bool] = True
+    compares_within_blocks: ClassVar[bool] = True
+
+    certificate: str = CERTIFICATES[0]
+    noise: str = NOISES[0]
+    max_parents: int | None = None
+    min_effect: float | None = None
+    budget: int | None = None
+    batch_size: int | None = None
+    most_cells: int = MOST_CELLS
+
+    def __post_init__(self) -> None:
+        check_choice("certificate", self.certificate, CERTIFICATES[:2])
+        check_choice("noise", self.noise, NOISES)
+        self.check_max_parents(self.max_parents)
+        if self.min_effect is not None:
+            check_positive("min_effect", self.min_effect)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        if (self.budget is None) == (self.problem.tolerance is None):
+            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        if self.noise == "subgaussian" and self.problem.noise_sd is None:
+            raise InvalidSettingError(
+                "sub-Gaussian noise cannot be bounded from the data; give noise_sd", field="noise_sd"
+            )
+        if self.failure_prob < 10 * LEAST_FAILURE_PROB:  # a certificate gets no less than a tenth of it
+            raise InvalidSettingError(
+                f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
+            )
+        check_count("most_cells", self.most_cells)
+        if self.most_runs() * self.space.n_factors > self.most_cells:
+            raise InvalidSettingError(
+                f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance",
+                field="tolerance",
+            )
+        if self.budget is not None:
+            check_count("budget", self.budget, first_block(self.n_levels, self.problem.noise_sd is None))
+
+    @classmethod
+    def study_options(cls, n_factors: int) -> dict[str, Any]:
+        """Whole blocks, of a size that can be stored."""
+        return {"batch_size": WHOLE_BLOCK, "most_cells": min(STUDY_CELLS, STUDY_RUNS * n_factors)}
+
+    # What follows from the settings: shares of the error, lengths, looks
+
+    @cached_property
+    def n_levels(self) -> tuple[int, ...]:
+        """How many levels each factor has."""
+        return self.problem.space.n_levels
+
+    def shares(self, state: CfsState | None = None) -> Shares:
+        """How the failure probability is shared out; decided before the first run."""
+        one_shot = self.budget is not None and self.first_screening() is None
+        look = self.looks if state is None else self.looks_in(state)
+        dismiss = self.min_effect is not None and (self.budget is not None or (state is not None and state.rules == 1))
+        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, dismiss, look)
+
+    @property
+    def bound(self) -> str:
+        """Which certificate a selection uses."""
+        return "subgaussian" if self.noise == "subgaussian" else self.certificate
+
+    def known(self, state: CfsState) -> Knowledge:
+        """What screening may use of what the user knows.
+
+        The least effect is the look's, where one is planned, and where none pays, dismissals would cost more than they
+        bring. With a budget, screening dismisses factors.
+        """
+        return Knowledge(self.max_parents, self.min_effect if self.shares(state).dismissal else None)
+
+    def first_screening(self) -> int | None:
+        """Runs of the first screening block; None when a budget is too small to screen at all.
+
+        The more the rest of the study will take, the more it pays to know before it is planned.
+        """
+        levels, noise_sd = self.n_levels, self.problem.noise_sd
+        if self.budget is not None:
+            n_runs = first_block(levels, noise_sd is None, FIRST_SHARE_OF_BUDGET * self.budget)
+            too_small = 2 * n_runs > self.budget and noise_sd is not None
+            return None if too_small else n_runs
+        if noise_sd is not None:
+            return first_block(levels, False, FIRST_SHARE * self._runs_at_once(noise_sd))
+        wanted = FIRST_SHARE * self._runs_at_once(USUAL_NOISE * self.tolerance)
+        return first_block(levels, True, max(wanted, TO_MEASURE * sum(m - 1 for m in levels)))
+
+    def _runs_at_once(self, noise_sd: float) -> float:
+        """Runs of a single design that would settle everything at once, about; infinite where it overflows."""
+        levels = certified_levels(self.n_levels, self.max_parents)
+        ratio = cheap_scale(levels, self.shares().selection, self.bound) * noise_sd / self.tolerance
+        return ratio * ratio
+
+    @cached_property
+    def looks(self) -> bool:
+        """Whether a look is planned: with a least effect, if it is much shorter than a design that settles everything.
+
+        Both lengths grow with the square of the noise, so this can be decided while the noise is not known; whether to
+        have it is decided when it is.
+        """
+        if self.min_effect is None or self.problem.tolerance is None or self.problem.noise_sd == 0:
+            return False
+        whole = tuple((m, True) for m in self.n_levels)
+        levels = certified_levels(self.n_levels, self.max_parents)
+        return self.paying_look(whole, levels, self.problem.noise_sd or self.tolerance) is not None
+
+    def looks_in(self, state: CfsState) -> bool:
+        """Whether a look is part of this study."""
+        return self.looks and state.rules > 1
+
+    def paying_look(
+        self, factors: tuple[tuple[int, bool], ...], at_stake: tuple[int, ...], noise_sd: float
+    ) -> Look | None:
+        """The look over factors with so many levels in play, and whether those are all; None where it does not pay.
+
+        It must be much shorter than a design that settles all that is at stake. A look's design has more rows than
+        parameters however small the noise is.
+        """
+        assert self.min_effect is not None  # see looks
+        if not all(1 / LARGEST_RATIO < x / noise_sd < LARGEST_RATIO for x in (self.min_effect, self.tolerance)):
+            return None  # numbers that no experiment has
+        look = self._look_over(factors, noise_sd)
+        single = (cheap_scale(at_stake, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
+        length = max(look.n_runs, LOOK_ROWS * sum(m - 1 for m, _ in factors))
+        fits = look.n_runs * self.space.n_factors <= self.most_cells
+        return look if fits and length < LOOK_PAYS * single else None
+
+    def _look_over(self, factors: tuple[tuple[int, bool], ...], noise_sd: float) -> Look:
+        assert self.min_effect is not None  # see looks
+        unknown = self.problem.noise_sd is None
+        rest = error_shares(self.failure_prob, unknown, one_shot=False, look=True).selection
+        effect, ordered = self.min_effect / noise_sd, tuple(sorted(factors))
+        if self.noise == "subgaussian":
+            return plan_subgaussian_look(ordered, effect, rest)
+        proven = self.certificate == "proven"
+        return plan_look(ordered, effect, self.tolerance / noise_sd, rest, self.max_parents, proven)
+
+    def selection_risk(self, state: CfsState) -> tuple[float, float]:
+        """How often the selection may fail, and the share of the tolerance at which its envelope ends."""
+        if state.look is None:
+            return self.shares(state).selection, 0.0
+        return state.look.selection, state.look.reach
+
+    def confidence(self, state: CfsState) -> Confidence:
+        """What the radii are made of at this point of the study."""
+        assert state.noise_sd is not None  # known from the start, or bounded after the first block
+        assert state.rho is not None  # set by the first block
+        shares, n_factors = self.shares(state), self.space.n_factors
+        dismissal = shares.dismissal / n_factors
+        if state.rules == 1 and self.problem.noise_sd is not None:
+            dismissal *= 0.1  # 0.1.0 spent the rest at the end of its first block
+        planned = state.rho / RHO_SHARE  # what rho is tuned to must not depend on outcomes
+        if self.min_effect is not None and self.problem.noise_sd is not None:
+            planned = (DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
+        return Confidence(
+            noise_sd=state.noise_sd,
+            pair_error=pair_error(
+                shares.screening,
+                self.n_levels,
+                self.looks_in(state) or (self.max_parents or n_factors) < n_factors,
+            ),
+            pair_rho=state.rho,
+            dismissal_error=dismissal,
+            dismissal_rho=RHO_SHARE * planned,
+        )
+
+    def most_screening(self, noise_sd: float) -> float:
+        """Screening for longer than a single design would take cannot be worth it."""
+        if self.problem.tolerance is None:
+            return math.inf
+        return max(self._runs_at_once(noise_sd), float(self.first_screening() or 0))
+
+    def most_runs(self) -> float:
+        """Runs of the largest design that may come up, as far as is known before the first run."""
+        if self.budget is not None:
+            return float(self.budget)
+        return self.most_screening(self.problem.noise_sd or 0.0)
+
+    # Asking and telling
+
     def start(self) -> CfsState:
         """All levels in play, no runs."""
-        n_levels = self.space.n_levels
+        n_levels = self.n_levels
         first = self.first_screening()
         look, noise_sd = None, self.problem.noise_sd
         if self.looks and noise_sd is not None:
@@ -360,7 +373,7 @@ class Cfs(CfsDecisions):
             residual_square=state.residual_square + estimate.residual_square,
             residual_dof=state.residual_dof + estimate.residual_dof,
             blocks=(*state.blocks, block),
-            sums=LevelSums.empty(self.space.n_levels),
+            sums=LevelSums.empty(self.n_levels),
             seed=None,
             digest=None,
         )
@@ -384,7 +397,7 @@ class Cfs(CfsDecisions):
         effects = self._fair_effects(design, estimate, before.noise_sd, seed, single=True)
         root_n = math.sqrt(design.n_runs / design.single_inflation) / before.noise_sd
         varied = tuple(before.active[k] for k in before.open_factors)
-        return after_look(state, state.look, before.open_factors, varied, effects, root_n, self.space.n_levels)
+        return after_look(state, state.look, before.open_factors, varied, effects, root_n, self.n_levels)
 
     def _fair_effects(
         self, design: Design, estimate: BlockEstimate, noise_sd: float, seed: int, single: bool
@@ -421,6 +434,144 @@ class Cfs(CfsDecisions):
             return replace(state, certified=self.screened(state), finished=True)
         return replace(state, leaders=tuple(leaders), certified=reached, finished=True, selected=True)
 
+    # Deciding between blocks
+
+    def standing(self, state: CfsState) -> Standing:
+        """What the evidence says at this point, under what the user knows."""
+        parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
+        parents[list(state.parents)] = True
+        closed[list(state.closed)] = True
+        return assess(
+            state.evidence.estimates,
+            self.confidence(state).radii(state.evidence.information),
+            level_mask(state.active, max(self.n_levels)),
+            parents,
+            closed,
+            self.known(state),
+        )
+
+    def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
+        """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""
+        now = self.standing(state)
+        wrong = {k for k in state.closed if not now.active[k, state.leaders[k]]}
+        if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
+            state = replace(state, closed=tuple(k for k in state.closed if k not in wrong))
+            now = self.standing(state)
+        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
+        dropped = tuple(
+            Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
+            for k, levels in enumerate(state.active)
+            for level in levels
+            if level not in active[k]
+        )
+        screened = replace(
+            state,
+            active=active,
+            leaders=tuple(
+                # a closed factor keeps the level at which it was closed
+                old if k in state.closed else int(new)
+                for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
+            ),
+            parents=tuple(np.flatnonzero(now.parents).tolist()),
+            closed=tuple(np.flatnonzero(~now.open).tolist()),
+            upper_loss=now.upper_loss,
+            eliminations=state.eliminations + dropped,
+        )
+        return screened, now
+
+    def decide(self, state: CfsState, now: Standing) -> CfsState:
+        """Stop, have the look, go on screening, or select; `now` is the state's standing."""
+        assert state.upper_loss is not None  # screening has just set it
+        assert state.noise_sd is not None  # see confidence
+        enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
+        if state.upper_loss <= enough:
+            return replace(state, finished=True, certified=self.screened(state))
+        sizes = state.open_sizes
+        if self.looks_in(state) and not state.looked and state.noise_sd > 0:
+            at_stake = state.at_stake(self.max_parents)
+            look = self.paying_look(look_factors(state, self.n_levels), at_stake, state.noise_sd)
+            if look is not None:
+                return replace(state, stage=LOOK, look=look, target=look.n_runs)
+        following = next_block(sizes, state.n_runs)
+        left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
+        if left is not None and left < sum(m - 1 for m in sizes) + 2:
+            return replace(state, finished=True, certified=state.upper_loss)
+        prospect = self.prospect(state, now, following, left)
+        if prospect.selection_pays(self.most_screening(state.noise_sd)):
+            if left is not None:
+                return replace(state, stage=SELECTION, target=float(left))
+            risk, reach = self.selection_risk(state)
+            scale = scale_needed(prospect.now.at_stake, risk, self.bound, reach)
+            target = (scale * state.noise_sd / self.tolerance) ** 2
+            # noise that turned out larger than any design can answer: the verdict then certifies what it reached
+            target = min(target, self.most_cells / self.space.n_factors)
+            return replace(state, stage=SELECTION, target=target)
+        return replace(state, stage=SCREENING, target=float(following))
+
+    def prospect(self, state: CfsState, now: Standing, following: int, left: int | None) -> Prospect:
+        """What further screening could bring, the next block being of this size."""
+        risk, reach = self.selection_risk(state)
+        return Prospect(
+            state.evidence,
+            now,
+            self.known(state),
+            self.confidence(state),
+            state.n_runs,
+            following,
+            risk,
+            self.bound,
+            self.problem.tolerance,
+            left,
+            reach,
+        )
+
+    def screened(self, state: CfsState) -> float:
+        """The tolerance that the evidence certifies by itself: what the leaders may lose and what the look may have."""
+        assert state.upper_loss is not None  # set by the first block
+        return state.upper_loss + (state.reach * self.tolerance if state.reach else 0.0)
+
+    def single(self, state: CfsState) -> bool:
+        """Whether only one factor can lose anything, so that factors need not be independent of each other."""
+        return self.max_parents is not None and len(state.at_stake(self.max_parents)) == 1
+
+    def absorb(self, state: CfsState, codes: Codes, outcomes: ArrayLike, stage: str) -> CfsState:
+        """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again.
+
+        The radii hold for any rows that were chosen before their outcomes were seen: the pooled differences stay a
+        martingale (docs/theory, section 5). Contrasts that these rows do not determine get no evidence. The runs say
+        nothing about the size of the noise here, and never enter a selection, which needs fresh runs.
+
+        >>> from levers.algorithms.base import Problem
+        >>> from levers.core.space import Space
+        >>> cfs = Cfs(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> state = cfs.absorb(cfs.start(), rows, [0.0, 1.0, 5.0, 6.0], "past data")
+        >>> float(state.evidence.estimates[0, 1, 0].round(6)), state.blocks[0].stage
+        (5.0, 'past data')
+        """
+        rows = np.asarray(codes, dtype=np.int16)
+        y = self.accept(Batch(rows, stage), outcomes)
+        fit = Fit(Moments.empty(self.n_levels).add(rows, y))
+        differences = np.zeros_like(state.evidence.weighted)
+        variances = np.full_like(differences, np.inf)
+        for k, m in enumerate(self.n_levels):
+            effects = np.nan_to_num(fit.level_effects(k))
+            differences[k, :m, :m] = effects[:, None] - effects[None, :]
+            variances[k, :m, :m] = fit.variances(k)
+        digest = sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]
+        state = replace(
+            state,
+            evidence=state.evidence.add(differences, variances),
+            n_runs=state.n_runs + len(y),
+            blocks=(*state.blocks, BlockRecord(stage, len(y), 0, "as run", 0.0, digest)),
+        )
+        selected = state.finished and state.stage == SELECTION
+        if state.rho is None or selected:
+            return state
+        return self.decide(*self.screen(replace(state, stage=SCREENING, finished=False, certified=None)))
+
+    # What a state says
+
     def interim(self, state: CfsState) -> Verdict | None:
         """What could be certified if the study ended now, from the screening evidence alone; None before a block.
 
@@ -443,7 +594,7 @@ class Cfs(CfsDecisions):
         estimates, intervals = loss_intervals(
             state.evidence,
             state.leaders,
-            self.space.n_levels,
+            self.n_levels,
             state.noise_sd,
             self.failure_prob - self.shares(state).noise,
             state.rho,
@@ -462,6 +613,7 @@ class Cfs(CfsDecisions):
             tolerance=state.certified,
             failure_prob=self.failure_prob,
             guarantee=selection_guarantee(bounded, self.bound, known, self.max_parents, effect),
+            provisos=(EQUAL_GAPS,) if bounded and self.bound == "slippage" else (),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
@@ -474,3 +626,42 @@ class Cfs(CfsDecisions):
             blocks=state.blocks,
             rules=state.rules,
         )
+
+    def outlook(self, state: CfsState, n_asked: int) -> Outlook:
+        """Runs still to come after the current block, from what is known at its start.
+
+        Likely: the cheapest plan of the lookahead, effects being as estimated. Worst case: screening up to its limit,
+        then a selection among all that is in play now, with what real designs take more than ideal ones. With a noise
+        that is not known yet there is no telling before the first block.
+
+        >>> from levers.algorithms.base import Problem
+        >>> from levers.core.space import Space
+        >>> cfs = Cfs(Problem(Space.sized([3, 3, 3]), 0.5, 0.1, 1.0))
+        >>> cfs.outlook(cfs.start(), 0).worst_case > 100
+        True
+        """
+        if state.finished or state.stage == SELECTION:
+            return Outlook(0, 0)
+        if self.budget is not None:
+            left = max(self.budget - (state.n_runs - state.n_past) - math.ceil(state.target), 0)
+            return Outlook(left, left)
+        if state.noise_sd is None:
+            return Outlook(None, None)
+        block = state.target
+        risk, reach = self.selection_risk(state)
+        unit = (state.noise_sd / self.tolerance) ** 2
+        selecting = cheap_scale(state.at_stake(self.max_parents), risk, self.bound, reach) ** 2 * unit
+        screening = max(self.most_screening(state.noise_sd) - state.n_runs - block, 0.0)
+        worst_case = math.ceil(screening + longest_design(state.open_sizes, SLACK * selecting))
+        if state.stage == LOOK:  # a look mostly leaves a factor or two
+            one_left = cheap_scale((max(state.open_sizes),), risk, self.bound, reach) ** 2 * unit
+            return Outlook(min(math.ceil(one_left), worst_case), worst_case)
+        if state.upper_loss is None:
+            return Outlook(math.ceil(selecting), worst_case)
+        costs = self.prospect(state, self.standing(state), math.ceil(block), None).screening_costs()
+        likely = max(math.ceil(min([selecting, *costs]) - block), 0)
+        return Outlook(likely, max(worst_case, likely))
+
+    def progress(self, state: CfsState) -> Progress:
+        """Leaders, eliminations and the bound on the noise."""
+        return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)

@@ -6,7 +6,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.algorithms.base import BlockRecord
+from levers.algorithms.base import PAST, BlockRecord
+from levers.algorithms.cfs.settings import LOOK
 from levers.core.certificates.look import Look
 from levers.core.codec import serialisable
 from levers.core.designs.design import Design
@@ -17,13 +18,6 @@ from levers.core.model.level_index import ActiveLevels, level_pairs, offsets
 from levers.core.model.moments import LevelSums
 from levers.core.space import Codes
 from levers.errors import OutcomeMismatchError
-
-SCREENING, LOOK, SELECTION = "screening", "look", "selection"
-PAST = "past data"
-"""The stage of runs that were made before or beside the study."""
-RULES = 2
-"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own, and made other
-designs."""
 
 
 @serialisable("CfsState")

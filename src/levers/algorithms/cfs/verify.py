@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import BlockRecord, Verdict
+from levers.algorithms.cfs.settings import RULES
 from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.cfs.state import RULES
 from levers.core.designs.design import Design
 from levers.core.model.elimination import Elimination
 from levers.core.validation import check_outcomes
@@ -73,7 +73,10 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         return Verification(False, verdict, ("blocks",))
     recomputed = replace(recomputed, goal=verdict.goal)
     differences = tuple(
-        f.name for f in fields(Verdict) if not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
+        f.name
+        for f in fields(Verdict)
+        if f.name not in ("provisos", "doubts")  # a study adds to these what only it knows
+        and not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
     )
     return Verification(not differences, recomputed, differences)
 

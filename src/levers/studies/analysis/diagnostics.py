@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri
 
-from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.cfs.state import PAST
+from levers.algorithms.base import PAST
 from levers.core.merging import MAX_MERGED
 from levers.core.model.additivity import Additive, LackOfFit, even_sample, lack_of_fit
 from levers.core.model.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
@@ -129,7 +128,6 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
     ranks = np.unique(np.linspace(0, max(len(seen) - 1, 0), _QQ_POINTS).round().astype(np.int64))[: len(seen)]
     told = e[runs.block >= 0]
     stages = [block.batch.stage for block in state.blocks]
-    bound = getattr(state.known[-1], "noise_sd", None) if state.known else None
     return Residuals(
         fitted=model.fitted[at],
         residual=e[at],
@@ -139,7 +137,7 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
         stage=tuple(PAST if b < 0 else stages[b] for b in runs.block[at].tolist()),
         n_runs=n,
         sd=sd,
-        noise_sd=assumed if assumed is not None else bound,
+        noise_sd=assumed if assumed is not None else state.progress.noise_sd,
         noise_known=assumed is not None,
         skewness=float((e**3).mean() / (e**2).mean() ** 1.5) if sd is not None else None,
         share_beyond_3=float((np.abs(seen) > 3).mean()) if len(seen) else None,
@@ -153,8 +151,8 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
 def additivity(state: StudyState) -> Additivity:
     """Test the runs of complete blocks, and imported ones, for interactions between levers.
 
-    Each block has a constant of its own in a study by cfs, because cfs compares levels inside blocks only: drift from
-    one block to the next, or an import from another year, is no interaction.
+    Each block has a constant of its own if the algorithm compares levels inside blocks only: drift from one block to
+    the next, or an import from another year, is then no interaction.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"], "speed": [1, 2]}, tolerance=0.5, noise_sd=1.0, seed=1)
@@ -169,7 +167,7 @@ def additivity(state: StudyState) -> Additivity:
         return Additivity(names, len(runs.values), None, (), (), (), None, level, f"not tested: {reason}", reason)
     codes, sizes = runs.codes, list(state.spec.merging.inner.n_levels)
     blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
-    if isinstance(state.spec.solver, Cfs) and blocks.max() > 0:
+    if state.spec.solver.compares_within_blocks and blocks.max() > 0:
         codes, sizes = np.column_stack([codes, blocks.astype(np.int16)]), [*sizes, int(blocks.max()) + 1]
     model = Additive.of(codes, runs.values, sizes)
     noise_sd = _trusted_noise(model, state.spec.noise_sd)
@@ -252,7 +250,7 @@ def _suspects(
 def can_merge(state: StudyState, pair: PairCheck) -> bool:
     """Whether a study can go on with two of its levers as one."""
     sizes = state.spec.merging.inner.n_levels
-    return isinstance(state.spec.solver, Cfs) and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
+    return state.spec.solver.absorbs_runs and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
 
 
 def _words(

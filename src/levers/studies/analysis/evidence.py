@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.cfs.solver import Cfs
 from levers.core.model.fit import Fit
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.analysis.views import certified
@@ -35,7 +34,7 @@ class FactorEvidence:
 def evidence(state: StudyState) -> list[FactorEvidence]:
     """How strong the evidence is for each factor, in the space as the algorithm sees it.
 
-    For cfs the contrasts are those with the leading level, and the radius is that of the verdict's intervals: all
+    Where a verdict has intervals the contrasts are those with the leading level, and the radius is theirs: all
     sum_k M_k (M_k - 1) ordered pairs hold at all times at once with the study's probability (docs/theory, section 5). A
     factor can be shown with a ratio below 1 if `max_parents` was given and a level was dropped at an earlier look.
 
@@ -48,7 +47,7 @@ def evidence(state: StudyState) -> list[FactorEvidence]:
     ('high', 'low', True, True)
     """
     found, spec = certified(state), state.spec
-    proven = found is not None and isinstance(spec.solver, Cfs)
+    proven = found is not None and bool(found.intervals)
     fit = None if proven else Estimates.of(state).fit
     shown = () if found is None or found.parents is None else found.parents
     rows = []

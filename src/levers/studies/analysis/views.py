@@ -7,10 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import Verdict
-from levers.algorithms.cfs.outlook import outlook
-from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.modl import Modl
+from levers.algorithms.base import Remark, Verdict
 from levers.core.merging import Merging
 from levers.core.space import Assignment
 from levers.errors import NoSuchTrialError
@@ -19,8 +16,6 @@ from levers.studies.analysis.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState, Trial, TrialState
 
-DOUBT = "ASSUMPTION IN DOUBT: "
-"""How a guarantee goes on that the outcomes themselves contradict."""
 MANY_RUNS = 50_000
 """More runs to go than most people mean."""
 
@@ -158,7 +153,7 @@ def status(name: str, state: StudyState) -> Status:
 
 def _advice(state: StudyState) -> str | None:
     """A word where something looks wrong that only the user can mend."""
-    noise_sd = getattr(state.known[-1], "noise_sd", None) if state.known else None
+    noise_sd = state.progress.noise_sd
     likely, tolerance = forecast(state).likely, state.spec.tolerance
     if likely is not None and likely > MANY_RUNS and noise_sd is not None and tolerance is not None:
         return (
@@ -169,11 +164,10 @@ def _advice(state: StudyState) -> str | None:
 
 
 def certified(state: StudyState) -> Verdict | None:
-    """What can be certified now: the verdict, or what cfs could say if the study ended here."""
+    """What can be certified now: the verdict, or what the algorithm could say if the study ended here."""
     if state.open_block is None:
         return _final(state)
-    solver = state.spec.solver
-    found = solver.interim(state.known[-1]) if isinstance(solver, Cfs) else None
+    found = state.spec.solver.interim(state.known[-1])
     return None if found is None else replace(found, goal=state.spec.goal)
 
 
@@ -188,7 +182,7 @@ def verdict(state: StudyState) -> Verdict | None:
     if state.open_block is not None:
         return None
     found = _final(state)
-    found = replace(found, guarantee="; ".join([found.guarantee, *_provisos(state), *_doubts(state)]))
+    found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=tuple(_doubts(state)))
     return _in_outer_space(found, state.spec.merging) if state.spec.merging.is_merged else found
 
 
@@ -209,41 +203,45 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
     )
 
 
-def _provisos(state: StudyState) -> Iterator[str]:
+def _provisos(state: StudyState) -> Iterator[Remark]:
     merging = state.spec.merging
     if merging.is_merged:
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}
         for i, group in enumerate(merging.groups):
             if len(group) > 1:
                 reason = "what they do to each other" if i in chosen else "forbidden combinations"
-                yield f"{merging.inner.names[i]} studied as one lever, because of {reason}"
-        yield "the answer is the best of all allowed settings, and the theorem covers it"
+                names = tuple(merging.outer.names[k] for k in group)
+                yield Remark("merged", f"{merging.inner.names[i]} studied as one lever, because of {reason}", names)
+        yield Remark("allowed", "the answer is the best of all allowed settings, and the theorem covers it")
     if state.n_past_used:
         n = sum(len(past.values) for past in state.past[: state.n_past_used])
-        yield f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+        text = f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+        yield Remark("imported", text)
         if state.spec.merged:
-            yield "that levers may have been merged because of these very runs is not accounted for"
+            text = "that levers may have been merged because of these very runs is not accounted for"
+            yield Remark("merged after", text)
     if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
-        yield "every outcome was the same, so no noise could be seen: make sure that they were measured"
+        text = "every outcome was the same, so no noise could be seen: make sure that they were measured"
+        yield Remark("no noise seen", text)
     if state.corrections:
         made = several(len(state.corrections), "correction", "corrections")
-        yield f"rests on {made} not having been made to get another answer"
+        yield Remark("corrected", f"rests on {made} not having been made to get another answer")
 
 
-def _doubts(state: StudyState) -> Iterator[str]:
+def _doubts(state: StudyState) -> Iterator[Remark]:
     """Where the outcomes contradict the additive model that the guarantee assumes."""
     from levers.studies.analysis.diagnostics import additivity  # which itself looks at what is certified
 
     found = additivity(state)
     if found.in_doubt:
-        yield f"{DOUBT}{found.summary}"
+        names = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}
+        yield Remark("additivity", found.summary, tuple(name for name in found.names if name in names))
 
 
 def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:
     """Every level, in the space as the algorithm sees it. `estimates` are those of the state, if they are at hand."""
     estimates, found = estimates or Estimates.of(state), certified(state)
-    known = state.known[-1] if state.known else None
-    gone = {(e.factor, e.level): e.n_runs for e in getattr(known, "eliminations", ())}
+    gone = {(e.factor, e.level): e.n_runs for e in state.progress.eliminations}
     leaders = estimates.leaders if found is None else found.assignment.codes
     lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
     rows = []
@@ -278,11 +276,6 @@ def forecast(state: StudyState) -> Forecast:
     block = state.open_block
     if block is None:
         return Forecast(0, 0, 0)
-    solver, known, now = state.spec.solver, state.known[-1], block.n_missing
-    if isinstance(solver, Cfs):
-        then = outlook(solver, known)
-        likely = None if then.likely is None else now + then.likely
-        return Forecast(now, likely, None if then.worst_case is None else now + then.worst_case)
-    if isinstance(solver, Modl):
-        return Forecast(now, None, max(solver.most_runs - state.n_complete, now))
-    return Forecast(now, None, None)
+    now, then = block.n_missing, state.spec.solver.outlook(state.known[-1], block.n_runs)
+    likely = None if then.likely is None else now + then.likely
+    return Forecast(now, likely, None if then.worst_case is None else now + then.worst_case)

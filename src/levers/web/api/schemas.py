@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import Remark, Verdict
 from levers.core.space import Assignment, Level
 from levers.studies.analysis import views
 from levers.studies.outcomes import MAX_OUTCOME
@@ -361,6 +361,19 @@ class BestShape(Shape):
         return cls(params=dict(best.params), within=best.within, predicted=best.predicted, low=best.low, high=best.high)
 
 
+class RemarkShape(Shape):
+    """A condition of the guarantee, or what contradicts it: for programs its kind and levers, for people its text."""
+
+    kind: str
+    text: str
+    levers: list[str]
+
+    @classmethod
+    def of(cls, remark: Remark) -> "RemarkShape":
+        """From a verdict's remark."""
+        return cls(kind=remark.kind, text=remark.text, levers=list(remark.levers))
+
+
 class VerdictShape(Shape):
     """The answer and its guarantee. The export as JSON has all that is needed to compute it again."""
 
@@ -375,6 +388,8 @@ class VerdictShape(Shape):
     parents: list[str] | None
     n_runs: int
     runs_by_stage: dict[str, int]
+    provisos: list[RemarkShape]
+    doubts: list[RemarkShape]
 
     @classmethod
     def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
@@ -383,7 +398,7 @@ class VerdictShape(Shape):
             assignment=dict(chosen),
             tolerance=found.tolerance,
             failure_prob=found.failure_prob,
-            guarantee=found.guarantee,
+            guarantee=found.statement,
             certificate=found.certificate,
             noise=found.noise,
             goal=found.goal,
@@ -391,6 +406,8 @@ class VerdictShape(Shape):
             parents=None if found.parents is None else list(found.parents),
             n_runs=found.n_runs,
             runs_by_stage=dict(found.runs_by_stage),
+            provisos=[RemarkShape.of(remark) for remark in found.provisos],
+            doubts=[RemarkShape.of(remark) for remark in found.doubts],
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from levers.algorithms.base import Verdict
-from levers.studies.analysis.views import DOUBT, EffectRow
+from levers.studies.analysis.views import EffectRow
 from levers.web.cache import Sight
 from levers.web.pages.site import page
 from levers.web.pages.study import context, doubt, opened
@@ -49,7 +49,7 @@ def report(sight: Sight) -> dict[str, Any]:
         if found is None
         else CERTIFICATES.get(found.certificate or "", found.certificate or "none"),
         # doubts have a place of their own on the page
-        "provisos": [] if found is None else found.guarantee.partition(f"; {DOUBT}")[0].split("; "),
+        "provisos": [] if found is None else [found.guarantee, *(proviso.text for proviso in found.provisos)],
         "levels": levels[:MOST_LEVELS],
         "n_levels": len(levels),
         "matter": [n for n in sight.state.spec.space.names if n in matter],
@@ -61,9 +61,7 @@ def report(sight: Sight) -> dict[str, Any]:
 
 def ledger(sight: Sight) -> list[Ruled]:
     """Which level was ruled out when, in the space as the algorithm sees it."""
-    known = sight.state.known[-1] if sight.state.known else None
-    factors = sight.state.spec.merging.inner.factors
-    found = getattr(known, "eliminations", ())
+    factors, found = sight.state.spec.merging.inner.factors, sight.state.progress.eliminations
     return [Ruled(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in found][
         :MOST_LEVELS
     ]

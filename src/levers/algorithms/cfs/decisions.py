@@ -1,0 +1,174 @@
+"""What CFS weighs between blocks: whether to screen on, what a look drops, what may be claimed."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.algorithms.base import Remark
+from levers.algorithms.cfs.settings import GROWTHS, WORTH, cheap_scale
+from levers.algorithms.cfs.state import CfsState
+from levers.core.certificates.look import Look
+from levers.core.model.elimination import Elimination
+from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
+
+EQUAL_GAPS = Remark(
+    "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
+)
+"""What a selection by the slippage certificate rests on besides what is proven."""
+Losses = tuple[tuple[float | None, ...], ...]
+Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """What is known when CFS decides whether to screen on, and what that could cost.
+
+    With a tolerance the cost is runs, further screening plus the selection after it; with a budget, of which `left`
+    runs are left, it is the tolerance reached. Certificates are gauged by the cheap Chernoff bound times its usual
+    ratio to the tight one. `following` is the size of the next screening block.
+    """
+
+    evidence: Evidence
+    now: Standing
+    known: Knowledge
+    confidence: Confidence
+    n_runs: int
+    following: int
+    failure_prob: float
+    bound: str
+    tolerance: float | None
+    left: int | None
+    reach: float = 0.0
+
+    def selection_pays(self, most_screening: float) -> bool:
+        """Whether selecting now is expected to be best: no length of further screening promises to do better.
+
+        Screening never takes more than `most_screening` runs, so that a study is at most about twice as long as a
+        single design that settles everything.
+        """
+        if self.left is not None and self.following + sum(m - 1 for m in self.now.at_stake) + 2 > self.left:
+            return True
+        if self.tolerance is not None and self.n_runs + self.following > most_screening:
+            return True
+        least = WORTH * self.cost(self.now, 0.0)
+        return all(cost >= least for cost in self.screening_costs())
+
+    def screening_costs(self) -> Iterator[float]:
+        """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
+        most = self.left if self.left is not None else self.cost(self.now, 0.0)
+        lengths = [max(self.n_runs * (growth - 1), float(self.following)) for growth in GROWTHS]
+        lengths = [more for more in dict.fromkeys(lengths) if more < most]
+        growths = [1 + more / self.n_runs for more in lengths]
+        standings = forecasts(self.evidence, growths, self.confidence, self.now, self.known)
+        for more, then in zip(lengths, standings, strict=True):
+            certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
+            yield more if certain else self.cost(then, more)
+
+    def cost(self, then: Standing, more: float) -> float:
+        """What a selection costs after `more` runs of screening."""
+        scale = cheap_scale(then.at_stake, self.failure_prob, self.bound, self.reach) * self.confidence.noise_sd
+        if self.left is not None:
+            return scale / math.sqrt(self.left - more)
+        assert self.tolerance is not None  # a study has a tolerance or a budget
+        return more + (scale / self.tolerance) ** 2
+
+
+def look_factors(state: CfsState, n_levels: tuple[int, ...]) -> tuple[tuple[int, bool], ...]:
+    """The factors that a look varies: how many levels are in play, and whether those are all."""
+    return tuple((len(state.active[k]), len(state.active[k]) == n_levels[k]) for k in state.open_factors)
+
+
+def after_look(
+    state: CfsState,
+    look: Look,
+    factors: tuple[int, ...],
+    levels: tuple[tuple[int, ...], ...],
+    effects: tuple[NDArray[np.float64], ...],
+    root_n: float,
+    n_levels: tuple[int, ...],
+) -> CfsState:
+    """The state with the look's dismissals and drops, on top of what screening has dropped.
+
+    `factors` and `levels` are what the look varied, `effects` its estimates, with independent errors of standard error
+    sqrt(m) / `root_n`. A dismissed factor is closed at its leader.
+    """
+    active, leaders, closed = list(state.active), list(state.leaders), set(state.closed)
+    dropped: list[Elimination] = []
+    for k, varied, values in zip(factors, levels, effects, strict=True):
+        error = math.sqrt(len(varied)) / root_n
+        best = int(np.argmax(values))
+        whole = len(varied) == n_levels[k]
+        if whole and varied[best] in active[k] and look.dismisses(values, error):
+            leaders[k] = varied[best]
+            closed.add(k)
+            continue
+        mean = dict(zip(varied, values.tolist(), strict=True))
+        first = max(mean[level] for level in active[k])  # of those in play: what is left must hold what beat the rest
+        behind = {level: first - mean[level] for level in active[k]}
+        kept = tuple(level for level in active[k] if behind[level] < look.apart * error)
+        dropped += [Elimination(k, level, state.n_runs, behind[level]) for level in active[k] if level not in kept]
+        active[k] = kept
+    return replace(
+        state,
+        active=tuple(active),
+        leaders=tuple(leaders),
+        closed=tuple(sorted(closed)),
+        eliminations=state.eliminations + tuple(dropped),
+    )
+
+
+def loss_intervals(
+    evidence: Evidence,
+    leaders: Sequence[int],
+    n_levels: Sequence[int],
+    noise_sd: float,
+    failure_prob: float,
+    rho: float | None,
+) -> tuple[Losses, Intervals]:
+    """What each level loses against the chosen one: estimates, and intervals that all hold at once.
+
+    Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
+
+    >>> pairs = np.array([[[0.0, 2.0], [-2.0, 0.0]]])
+    >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
+    >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
+    >>> losses, [round(x, 2) for x in intervals[0][1]]
+    (((0.0, 2.0),), [1.72, 2.28])
+    """
+    error = failure_prob / sum(m * (m - 1) for m in n_levels)
+    radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
+    row = np.arange(len(n_levels))
+    known = (evidence.information[row, leaders] > 0).tolist()
+    middle = evidence.estimates[row, leaders].tolist()
+    half = radius[row, leaders].tolist()
+    losses: list[tuple[float | None, ...]] = []
+    intervals: list[tuple[tuple[float, float] | None, ...]] = []
+    for k, (leader, m) in enumerate(zip(leaders, n_levels, strict=True)):
+        known[k][leader], half[k][leader] = True, 0.0
+        found = list(zip(known[k][:m], middle[k], half[k], strict=False))
+        losses.append(tuple(x if sure else None for sure, x, _ in found))
+        intervals.append(tuple((x - r, x + r) if sure else None for sure, x, r in found))
+    return tuple(losses), tuple(intervals)
+
+
+def selection_guarantee(
+    selected: bool, bound: str, noise_known: bool, max_parents: int | None, min_effect: float | None
+) -> str:
+    """The guarantee in one sentence.
+
+    >>> selection_guarantee(True, "proven", True, None, None)
+    'proven for additive effects, Gaussian noise of known size'
+    """
+    noise = "sub-Gaussian noise" if bound == "subgaussian" else "Gaussian noise"
+    size = "of known size" if noise_known else "of estimated size"
+    facts = []
+    if max_parents is not None:
+        facts.append(f"at most {max_parents} factors that matter")
+    if min_effect is not None:
+        facts.append(f"effects of at least {min_effect:g} where they do")
+    given = "".join(f", {fact}" for fact in facts)
+    sure = "proven" if noise_known or not selected else "checked numerically"
+    return f"{sure} for additive effects, {noise} {size}{given}"
