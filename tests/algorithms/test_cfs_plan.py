@@ -3,7 +3,7 @@ import math
 import pytest
 
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs.settings import error_shares, first_block, pair_error
+from levers.algorithms.cfs.decisions import error_shares, first_block, pair_error
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.space import Space
 

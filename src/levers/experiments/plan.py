@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs.settings import NOISES, cheap_scale, error_shares, first_block
+from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
+from levers.algorithms.cfs.settings import NOISES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed

@@ -1,18 +1,41 @@
-"""What CFS weighs between blocks: whether to screen on, what a look drops, what may be claimed."""
+"""What CFS decides by: shares of the error, lengths of blocks, whether to screen on, what a look drops."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import Remark
-from levers.algorithms.cfs.settings import GROWTHS, WORTH, cheap_scale
+from levers.algorithms.cfs.settings import (
+    AFTER_LOOK_SHARE,
+    DISMISSAL_SHARE,
+    FEW_FACTORS,
+    FIRST_BLOCK,
+    GROWTH,
+    GROWTHS,
+    LEAST_DOF,
+    NEXT_BLOCK,
+    NOISE_SHARE,
+    ROUNDED,
+    SCREENING_SHARE,
+    WORTH,
+)
 from levers.algorithms.cfs.state import CfsState
+from levers.core.certificates.certificate import scale_needed, subgaussian_scale, usual_scale
 from levers.core.certificates.look import Look
 from levers.core.model.elimination import Elimination
-from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
+from levers.core.model.evidence import (
+    Confidence,
+    Evidence,
+    Knowledge,
+    Standing,
+    anytime_radius,
+    forecasts,
+    forecasts_at_once,
+)
 
 EQUAL_GAPS = Remark(
     "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
@@ -20,6 +43,82 @@ EQUAL_GAPS = Remark(
 """What a selection by the slippage certificate rests on besides what is proven."""
 Losses = tuple[tuple[float | None, ...], ...]
 Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
+
+
+class Shares(NamedTuple):
+    """The failure probability in parts: comparing levels, dismissing factors, bounding the noise, selecting."""
+
+    screening: float
+    dismissal: float
+    noise: float
+    selection: float
+
+
+def error_shares(
+    failure_prob: float, estimate_noise: bool, one_shot: bool, dismiss: bool = False, look: bool = False
+) -> Shares:
+    """A tenth each for screening and for the noise, four for dismissals, where needed; the rest for the selection.
+
+    With a planned look screening takes less, and the rest is for the look and the selection together.
+
+    >>> round(error_shares(0.1, estimate_noise=False, one_shot=False).selection, 6)
+    0.09
+    """
+    screening = 0.0 if one_shot else (AFTER_LOOK_SHARE if look else SCREENING_SHARE) * failure_prob
+    noise = NOISE_SHARE * failure_prob if estimate_noise else 0.0
+    dismissal = DISMISSAL_SHARE * failure_prob if dismiss and not one_shot and not look else 0.0
+    return Shares(screening, dismissal, noise, failure_prob - screening - dismissal - noise)
+
+
+def pair_error(screening_prob: float, n_levels: Sequence[int], all_pairs: bool) -> float:
+    """The error of one one-sided comparison, a.
+
+    That no factor loses its best level needs sum_k (M_k - 1) comparisons to hold. That every factor with a dropped
+    level is a parent, which `max_parents` relies on, and that the best of the levels that a look left is not dropped,
+    need all sum_k M_k (M_k - 1) (docs/theory, sections 5 and 6).
+
+    >>> pair_error(0.01, [3, 3], all_pairs=False)
+    0.0025
+    """
+    comparisons = sum(m * (m - 1) if all_pairs else m - 1 for m in n_levels)
+    return screening_prob / comparisons
+
+
+def first_block(n_levels: Sequence[int], estimate_noise: bool, wanted: float = 0.0) -> int:
+    """Runs of the first screening block: those wanted, but neither fewer nor many more than there are parameters.
+
+    >>> [first_block([3] * 10, estimate_noise=False, wanted=n) for n in (0, 50, math.inf)]
+    [36, 50, 60]
+    >>> first_block([2, 2], estimate_noise=True)
+    23
+    """
+    n_parameters = sum(m - 1 for m in n_levels)
+    least, most = (per * n_parameters for per in FIRST_BLOCK)
+    needed = n_parameters + 1 + (LEAST_DOF if estimate_noise else 5)
+    return max(math.ceil(min(max(wanted, least), most) - 1e-9), needed)  # 2.2 times 90 is 198, not a bit more
+
+
+def next_block(sizes: Sequence[int], n_runs: int) -> int:
+    """Runs of a later screening block over factors of these sizes."""
+    n_parameters = sum(m - 1 for m in sizes)
+    return max(math.ceil(NEXT_BLOCK * n_parameters), math.ceil(GROWTH * n_runs), n_parameters + 6)
+
+
+def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach: float = 0.0) -> float:
+    """The scale of a certificate, roughly: exact for a few factors, else the Chernoff bound times its usual excess."""
+    if not levels:
+        return 0.0
+    if bound == "subgaussian":
+        return subgaussian_scale(levels, failure_prob)
+    if len(levels) <= FEW_FACTORS:
+        return scale_needed(levels, failure_prob, bound, reach)
+    return usual_scale(levels, failure_prob, bound == "proven", reach)
+
+
+def longest_design(sizes: Sequence[int], runs_if_ideal: float) -> float:
+    """About the most runs of a design that is worth so many ideal ones; it has a row more than parameters at least."""
+    n_parameters = sum(m - 1 for m in sizes)
+    return max(runs_if_ideal, n_parameters + 2.0) + min(n_parameters, 0.1 * runs_if_ideal + ROUNDED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +160,16 @@ class Prospect:
         most = self.left if self.left is not None else self.cost(self.now, 0.0)
         lengths = [max(self.n_runs * (growth - 1), float(self.following)) for growth in GROWTHS]
         lengths = [more for more in dict.fromkeys(lengths) if more < most]
-        growths = [1 + more / self.n_runs for more in lengths]
-        standings = forecasts(self.evidence, growths, self.confidence, self.now, self.known)
-        for more, then in zip(lengths, standings, strict=True):
-            certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
-            yield more if certain else self.cost(then, more)
+        begin, end = 0, 1  # the first alone: mostly it tells, and no other is asked for
+        while begin < len(lengths):
+            some = lengths[begin:end]
+            growths = [1 + more / self.n_runs for more in some]
+            for more, then in zip(
+                some, forecasts(self.evidence, growths, self.confidence, self.now, self.known), strict=True
+            ):
+                certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
+                yield more if certain else self.cost(then, more)
+            begin, end = end, end + forecasts_at_once(self.evidence)
 
     def cost(self, then: Standing, more: float) -> float:
         """What a selection costs after `more` runs of screening."""

@@ -19,9 +19,16 @@ from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook
 from levers.algorithms.cfs.decisions import (
     EQUAL_GAPS,
     Prospect,
+    Shares,
     after_look,
+    cheap_scale,
+    error_shares,
+    first_block,
+    longest_design,
     look_factors,
     loss_intervals,
+    next_block,
+    pair_error,
     selection_guarantee,
 )
 from levers.algorithms.cfs.settings import (
@@ -44,13 +51,6 @@ from levers.algorithms.cfs.settings import (
     TO_MEASURE,
     USUAL_NOISE,
     WHOLE_BLOCK,
-    Shares,
-    cheap_scale,
-    error_shares,
-    first_block,
-    longest_design,
-    next_block,
-    pair_error,
 )
 from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
@@ -147,10 +147,21 @@ class Cfs(Algorithm):
 
     def shares(self, state: CfsState | None = None) -> Shares:
         """How the failure probability is shared out; decided before the first run."""
-        one_shot = self.budget is not None and self.first_screening() is None
-        look = self.looks if state is None else self.looks_in(state)
-        dismiss = self.min_effect is not None and (self.budget is not None or (state is not None and state.rules == 1))
-        return error_shares(self.failure_prob, self.problem.noise_sd is None, one_shot, dismiss, look)
+        if state is None or state.rules > 1:
+            return self._shares
+        # 0.1.0 knew no look, and dismissed factors in every study with a least effect
+        return error_shares(
+            self.failure_prob, self.problem.noise_sd is None, self._one_shot, self.min_effect is not None
+        )
+
+    @cached_property
+    def _shares(self) -> Shares:
+        dismiss = self.min_effect is not None and self.budget is not None
+        return error_shares(self.failure_prob, self.problem.noise_sd is None, self._one_shot, dismiss, self.looks)
+
+    @property
+    def _one_shot(self) -> bool:
+        return self.budget is not None and self.first_screening() is None
 
     @property
     def bound(self) -> str:

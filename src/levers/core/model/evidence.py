@@ -5,7 +5,7 @@ section 5.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -187,21 +187,23 @@ def _assess(
 
 def forecasts(
     evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
-) -> Iterator[Standing]:
+) -> list[Standing]:
     """What the standing will be when the information has grown by each factor, if the estimates are about right.
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
-    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it.
+    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. Memory grows with the
+    number of growths: see `forecasts_at_once`.
     """
     information = np.maximum(evidence.information, 1e-12)
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
-    at_once = max(1, _MOST_FORECAST // information.size)
-    begin, end = 0, 1  # the first alone: mostly it tells, and no other is asked for
-    while begin < len(growths):
-        grown = information * np.asarray(growths[begin:end])[:, None, None, None]
-        begin, end = end, end + at_once
-        yield from _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
+    grown = information * np.asarray(growths)[:, None, None, None]
+    return _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
+
+
+def forecasts_at_once(evidence: Evidence) -> int:
+    """How many growths fit into memory together."""
+    return max(1, _MOST_FORECAST // evidence.information.size)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

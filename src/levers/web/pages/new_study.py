@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
 from levers.algorithms.base import Problem
-from levers.algorithms.cfs.settings import error_shares
+from levers.algorithms.cfs.decisions import error_shares
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.model.evidence import noise_upper_bound
