@@ -126,6 +126,28 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
         assert study.trials_dataframe().height > 0
 
 
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_reading_decides_nothing(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is read without building a solver, and whatever checks are made of settings today."""
+    copy = tmp_path / "old.db"
+    shutil.copy(sample, copy)
+    upgrade_storage(f"sqlite:///{copy}")
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("reading an old study planned or checked something")
+
+    for name in ("make_algorithm", "check_choice", "check_count"):
+        monkeypatch.setattr(f"levers.studies.spec.{name}", forbidden)
+    for name in ("check_positive", "check_probability"):
+        monkeypatch.setattr(f"levers.algorithms.base.{name}", forbidden)
+    for name in json.loads(sample.with_suffix(".json").read_text()):
+        study = levers.load_study(name, f"sqlite:///{copy}")
+        assert study.trials_dataframe().height == study.state.trials.n_trials > 0
+        assert study.space.n_factors == 3
+        with pytest.raises(AssertionError, match="planned or checked"):
+            study.verdict()
+
+
 def main(version: str) -> None:
     path = FOLDER / f"{version}.db"
     if path.exists():

@@ -9,13 +9,12 @@ Another package registers a class by an entry point of the group `levers.algorit
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from levers.algorithms.base import Algorithm, Problem
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
+from levers.extensions import load, origin, registered
 
 GROUP = "levers.algorithms"
 DEFAULT_ALGORITHM = "cfs"
@@ -42,41 +41,27 @@ class Algorithms(Mapping[str, type[Algorithm]]):
             module, _, cls = _OWN[name].partition(":")
             found: type[Algorithm] = getattr(import_module(module), cls)
             return found
-        return _loaded(_registered()[name])
+        point = registered(GROUP)[name]
+        given = load(point, UnknownAlgorithmError)
+        if not (isinstance(given, type) and issubclass(given, Algorithm)) or given.name != name:
+            raise UnknownAlgorithmError(
+                f"{origin(point)} is no algorithm: {point.value} must be a subclass of levers.Algorithm with "
+                f"name = {name!r}"
+            )
+        return given
 
     def __iter__(self) -> Iterator[str]:
         yield from _OWN
-        yield from (name for name in _registered() if name not in _OWN)
+        yield from (name for name in registered(GROUP) if name not in _OWN)
 
     def __len__(self) -> int:
-        return len({*_OWN, *_registered()})
+        return len({*_OWN, *registered(GROUP)})
 
     def __contains__(self, name: object) -> bool:
-        return name in _OWN or name in _registered()
+        return name in _OWN or name in registered(GROUP)
 
 
 ALGORITHMS = Algorithms()
-
-
-@cache
-def _registered() -> dict[str, EntryPoint]:
-    """What other packages have registered; nothing of them is imported yet."""
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
-@cache
-def _loaded(point: EntryPoint) -> type[Algorithm]:
-    """The class that an entry point names."""
-    origin = f"the algorithm {point.name!r} of {point.dist.name if point.dist else 'another package'}"
-    try:
-        found = point.load()
-    except Exception as error:  # whatever that package's import raises
-        raise UnknownAlgorithmError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Algorithm)) or found.name != point.name:
-        raise UnknownAlgorithmError(
-            f"{origin} is not one: {point.value} must be a subclass of levers.Algorithm with name = {point.name!r}"
-        )
-    return found
 
 
 def check_known(name: str) -> str:
@@ -94,6 +79,20 @@ parents-first, oracle, successive-elimination, naive-search, observational-regre
             f"there is no algorithm {name!r}{hint}; known are {', '.join(ALGORITHMS)}", field="algorithm"
         )
     return name
+
+
+def described() -> Iterator[tuple[str, str]]:
+    """Every algorithm's name with its first sentence, or why it cannot be used.
+
+    >>> next(described())[0]
+    'cfs'
+    """
+    for name in ALGORITHMS:
+        try:
+            text = ALGORITHMS[name].__doc__ or ""
+        except UnknownAlgorithmError as error:
+            text = str(error)
+        yield name, text.strip().partition("\n")[0]
 
 
 def option_names(name: str) -> tuple[str, ...]:

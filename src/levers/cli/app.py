@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from levers.algorithms.registry import ALGORITHMS
+from levers.algorithms.registry import described
 from levers.cli.options import CommandWithNumbers
 from levers.cli.research import compare, demo, plan, reproduce
 from levers.cli.results import effects, export, forecast, log, plot, status, trials, verdict
@@ -44,8 +44,8 @@ app.add_typer(storage_app, name="storage")
 @app.command()
 def algorithms() -> None:
     """List the algorithms by name."""
-    for name, cls in ALGORITHMS.items():
-        typer.echo(f"{name:26} {(cls.__doc__ or '').splitlines()[0]}")
+    for name, text in described():
+        typer.echo(f"{name:26} {text}")
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,6 +12,7 @@ from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.certificates.limits import necessary_runs, worst_case_bound
 from levers.core.designs.build import certified_design, largest_design
+from levers.core.model.evidence import noise_upper_bound
 from levers.core.space import Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError
@@ -40,7 +41,8 @@ class Plan:
     solver can take. `runs_if_nothing_matters`, `runs_if_few_matter`: about what easy cases take. `modl_runs`: the
     paper's method when nothing can be eliminated. `one_at_a_time_runs`: the same precision, one factor moved at a time.
     `lower_bound`: what any method needs on its worst effects. `necessary_runs`: what the balanced rule needs at least
-    (None where there are too many factors to compute it).
+    (None where there are too many factors to compute it). Where the noise is not known (`noise_known`), `noise_sd` is
+    what it is expected to turn out as.
     """
 
     tolerance: float
@@ -59,6 +61,7 @@ class Plan:
     over_lower_bound: float | None
     over_necessary: float | None
     trade_off: tuple[TradeOff, ...]
+    noise_known: bool = True
 
 
 def plan(
@@ -66,7 +69,8 @@ def plan(
     *,
     tolerance: float | None = None,
     failure_prob: float = 0.1,
-    noise_sd: float = 1.0,
+    noise_sd: float | None = 1.0,
+    expected_noise: float | None = None,
     max_parents: int | None = None,
     min_effect: float | None = None,
     budget: int | None = None,
@@ -74,15 +78,38 @@ def plan(
 ) -> Plan:
     """Plan a study: how many runs for a tolerance, or with `budget` the smallest tolerance for a number of runs.
 
-    The space may also be given as a list of level counts.
+    The space may also be given as a list of level counts. With `noise_sd=None` the study has to learn the noise, and
+    the plan is for a noise that turns out as `expected_noise`, by default as large as the tolerance.
 
     >>> abs(plan([4] * 10, tolerance=0.5).one_shot_runs / 1114 - 1) < 0.03
+    True
+    >>> known, unknown = (plan([4] * 3, tolerance=0.5, noise_sd=sd).one_shot_runs for sd in (0.5, None))
+    >>> unknown > known
     True
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     n_levels = whole.n_levels
     if (tolerance is None) == (budget is None):
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+    if noise_sd is None:
+        expected = tolerance if expected_noise is None else check_positive("expected_noise", expected_noise)
+        if expected is None:
+            raise InvalidSettingError(
+                "with a budget, the plan needs the noise, or what to expect of it; without it the study still works",
+                field="noise_sd",
+            )
+        factor, share = _cost_of_unknown_noise(Problem(whole, tolerance, failure_prob, None), max_parents, budget)
+        planned = plan(
+            whole,
+            tolerance=tolerance,
+            failure_prob=failure_prob - share,
+            noise_sd=factor * expected,
+            max_parents=max_parents,
+            min_effect=min_effect,
+            budget=budget,
+            certificate=certificate,
+        )
+        return replace(planned, failure_prob=failure_prob, noise_sd=expected, noise_known=False)
     if max_parents is not None:
         check_count("max_parents", max_parents, 1, whole.n_factors)
     if min_effect is not None:
@@ -140,6 +167,18 @@ def plan(
             TradeOff(tolerance * factor, math.ceil(scale**2 * unit / factor**2)) for factor in (0.5, 0.7, 1.0, 1.4, 2.0)
         ),
     )
+
+
+def _cost_of_unknown_noise(problem: Problem, max_parents: int | None, budget: int | None) -> tuple[float, float]:
+    """How many times larger than it is the noise is taken for, about, and the failure probability spent on bounding it.
+
+    The first block gives an upper bound of the noise, and everything after is sized by that bound.
+    """
+    share = error_shares(problem.failure_prob, estimate_noise=True, one_shot=False).noise
+    first = Cfs(problem, max_parents=max_parents, budget=budget).first_screening()
+    assert first is not None  # a noise that is not known is always screened for
+    dof = first - sum(m - 1 for m in problem.space.n_levels) - 1
+    return noise_upper_bound(float(dof), dof, share / 2), share
 
 
 def _inflation(n_levels: Sequence[int], n_runs: int) -> float:

@@ -35,6 +35,8 @@ def check_contract(algorithm: Algorithm, make_answer: Callable[[], Answer], seed
         raise AssertionError(f"{algorithm.name}: a run that was saved between steps ended differently")
     if to_json(from_json(to_json(plain), Verdict)) != to_json(plain):
         raise AssertionError(f"{algorithm.name}: the verdict does not survive being saved")
+    if plain.algorithm != algorithm.name:
+        raise AssertionError(f"{algorithm.name}: the verdict says that {plain.algorithm!r} gave it")
     return plain
 
 
@@ -53,6 +55,7 @@ def _run(algorithm: Algorithm, answer: Answer, rng: np.random.Generator, saved: 
             raise AssertionError(f"{algorithm.name}: asking again with the same randomness gave other runs")
         total += step.n_runs
         before = to_json(state)
+        _check_reports(algorithm, state, step)
         batch, outcomes = answer(step)
         _check_refusals(algorithm, state, batch, outcomes)
         if saved:
@@ -63,6 +66,19 @@ def _run(algorithm: Algorithm, answer: Answer, rng: np.random.Generator, saved: 
         if to_json(state) != before:
             raise AssertionError(f"{algorithm.name}: tell changed the state it was given")
         state = told
+
+
+def _check_reports(algorithm: Algorithm, state: Any, batch: Batch) -> None:
+    """What studies ask of a state besides runs: nothing of it may fail, nor contradict what is promised of it."""
+    progress, outlook = algorithm.progress(state), algorithm.outlook(state, batch.n_runs)
+    if progress.finished:
+        raise AssertionError(f"{algorithm.name}: progress says it is the end, and ask has more runs")
+    if progress.leaders:
+        algorithm.problem.space.assignment(progress.leaders)
+    if any(n is not None and n < 0 for n in (outlook.likely, outlook.worst_case)):
+        raise AssertionError(f"{algorithm.name}: the outlook has fewer runs than none: {outlook}")
+    if not algorithm.certifies_early and algorithm.interim(state) is not None:
+        raise AssertionError(f"{algorithm.name}: interim says something although certifies_early is False")
 
 
 def _check_refusals(algorithm: Algorithm, state: Any, batch: Batch, outcomes: ArrayLike) -> None:

@@ -1,17 +1,23 @@
-"""From an address to a storage."""
+"""From an address to a storage.
+
+Another package registers a kind of storage by an entry point of the group `levers.storages`: its name is how addresses
+begin, its value a function from an address to a storage. In its pyproject.toml:
+
+    [project.entry-points."levers.storages"]
+    etcd = "my_package:EtcdStorage"
+"""
 
 import atexit
 import os
-from typing import TYPE_CHECKING
 
+from levers.errors import StorageError
+from levers.extensions import load, registered
 from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
 
-if TYPE_CHECKING:
-    from levers.studies.storage.sql import SqlStorage
-
 DEFAULT_STORAGE = "sqlite:///levers.db"
 VARIABLE = "LEVERS_STORAGE"
+GROUP = "levers.storages"
 
 
 def default_storage() -> str:
@@ -31,17 +37,18 @@ def open_storage(storage: "str | Storage | None") -> Storage:
         return storage
     key = (storage, os.getpid(), os.getcwd())
     if key not in _opened:
-        from levers.studies.storage.sql import (
-            SqlStorage,
-            parse_url,  # SQLAlchemy takes a while to import
-        )
+        point = registered(GROUP).get(storage.partition(":")[0])
+        if point is not None:
+            _opened[key] = load(point, StorageError)(storage)
+        else:
+            from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
 
-        _opened[key] = SqlStorage(parse_url(storage))
+            _opened[key] = SqlStorage(parse_url(storage))
     return _opened[key]
 
 
 # connections must not cross into a forked process, and a file may be named from the current folder: both are in the key
-_opened: dict[tuple[str, int, str], "SqlStorage"] = {}
+_opened: dict[tuple[str, int, str], Storage] = {}
 
 
 @atexit.register

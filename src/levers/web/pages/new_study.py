@@ -9,11 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
-from levers.algorithms.base import Problem
-from levers.algorithms.cfs.decisions import error_shares
-from levers.algorithms.cfs.solver import Cfs
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
-from levers.core.model.evidence import noise_upper_bound
 from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
 from levers.experiments.plan import Plan, plan
@@ -187,6 +183,7 @@ class Question:
     noise_sd: float | None
     max_parents: int | None = None
     min_effect: float | None = None
+    noise_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +221,13 @@ def question(
 
 @lru_cache(maxsize=256)
 def made_plan(asked: Question) -> Plan:
-    """The plan of a question in which the noise is known."""
+    """The plan of a question. A noise that is not known is expected to turn out as `noise_sd`."""
     return plan(
         list(asked.n_levels),
         tolerance=asked.tolerance,
         failure_prob=asked.failure_prob,
-        noise_sd=1.0 if asked.noise_sd is None else asked.noise_sd,
+        noise_sd=(1.0 if asked.noise_sd is None else asked.noise_sd) if asked.noise_known else None,
+        expected_noise=asked.noise_sd,
         max_parents=asked.max_parents,
         min_effect=asked.min_effect,
         budget=asked.budget,
@@ -249,7 +247,7 @@ def planned(asked: Question) -> Planned:
     if asked.tolerance is None:
         raise InvalidSettingError("with a budget, the plan needs the noise; without it the study still works")
     guesses = tuple(
-        (factor * asked.tolerance, made_plan(unknown_noise(replace(asked, noise_sd=factor * asked.tolerance))))
+        (factor * asked.tolerance, made_plan(replace(asked, noise_sd=factor * asked.tolerance, noise_known=False)))
         for factor in GUESSES
     )
     return Planned(guesses[1][1], False, guesses)
@@ -267,24 +265,8 @@ def bought(asked: Question) -> tuple[Buys, ...]:
     return tuple(_buys(replace(asked, noise_sd=asked.tolerance), noise_given=False))
 
 
-def unknown_noise(asked: Question) -> Question:
-    """About what it takes when the noise has to be estimated too.
-
-    The first block gives an upper bound of the noise, and everything after is sized by that bound; a tenth of the
-    failure probability is for the bound itself.
-    """
-    assert asked.noise_sd is not None  # what it would turn out to be
-    noise = error_shares(asked.failure_prob, estimate_noise=True, one_shot=False).noise
-    problem = Problem(Space.sized(asked.n_levels), asked.tolerance, asked.failure_prob, None)
-    first = Cfs(problem, max_parents=asked.max_parents, budget=asked.budget).first_screening()
-    assert first is not None  # a noise that is not known is always screened for
-    dof = first - sum(m - 1 for m in asked.n_levels) - 1
-    bound = noise_upper_bound(float(dof), dof, noise / 2)
-    return replace(asked, noise_sd=bound * asked.noise_sd, failure_prob=asked.failure_prob - noise)
-
-
 def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
-    base = asked if noise_given else unknown_noise(asked)
+    base = replace(asked, noise_known=noise_given)
     found = []
     few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
     if len(asked.n_levels) > 1:
@@ -299,7 +281,7 @@ def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
             _pair(words, replace(base, min_effect=least), replace(base, min_effect=None), asked.min_effect is not None)
         )
         words = f"the noise is known (sd {asked.noise_sd:.3g})"
-        found.append(_pair(words, asked, unknown_noise(asked), noise_given))
+        found.append(_pair(words, asked, replace(asked, noise_known=False), noise_given))
         twice = replace(base, tolerance=2 * asked.tolerance)
         found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is

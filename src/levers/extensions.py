@@ -1,0 +1,30 @@
+"""What other packages add: algorithms and storages, found by the entry points that they declare."""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from levers.errors import LeversError
+
+
+@cache
+def registered(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name. Nothing of the other packages is imported.
+
+    >>> registered("levers.nothing")
+    {}
+    """
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def origin(point: EntryPoint) -> str:
+    """Whose entry point it is, for messages."""
+    return f"{point.name!r} of {point.dist.name if point.dist else 'another package'}"
+
+
+def load(point: EntryPoint, error: type[LeversError]) -> Any:
+    """What an entry point names, or an error that says whose fault it is."""
+    try:
+        return point.load()
+    except Exception as cause:  # whatever that package's import raises
+        raise error(f"{origin(point)} cannot be loaded: {type(cause).__name__}: {cause}") from cause
