@@ -52,6 +52,16 @@ def to_json(value: object) -> str:
     return json.dumps(_encode(value), allow_nan=False)
 
 
+def tag_of(value: object) -> str:
+    """The tag under which a value is saved.
+
+    >>> from levers.core.space import Factor
+    >>> tag_of(Factor("dose", (1, 2)))
+    'Factor'
+    """
+    return _TAGS[type(value)]
+
+
 def from_json(text: str, expected: type[T]) -> T:
     """The value that `to_json` wrote.
 

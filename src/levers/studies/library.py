@@ -12,7 +12,7 @@ from levers.core.space import Level, Space
 from levers.errors import StudyError
 from levers.studies.events import Event, Record
 from levers.studies.spec import StudySpec
-from levers.studies.storage.base import Storage, Stored, check_name
+from levers.studies.storage.base import Storage, check_name, encoded
 from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study, login_name
 from levers.studies.transitions import finished_runs, first_events
@@ -145,5 +145,5 @@ def merge_study(
 def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None, past: Iterable[Event] = ()) -> Study:
     by, now = who if who is not None else login_name(), time.time()
     events = [*first_events(spec), *past]
-    records = [Stored.of(Record(i + 1, now, by, event)) for i, event in enumerate(events)]
+    records = encoded([Record(i + 1, now, by, event) for i, event in enumerate(events)])
     return Study(name, storage, storage.create(name, records), who=who)

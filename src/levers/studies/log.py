@@ -15,7 +15,7 @@ import numpy as np
 from levers.core.codec import from_json, to_json
 from levers.studies.events import Created, Event, Imported, Opened, Record
 from levers.studies.state import Block, Correction, Lease, PastRuns, StudyState, TrialState, TrialTable
-from levers.studies.storage.base import Answer, Storage, Stored, Writing
+from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
 
 FORMAT = 1
 EVERY = 1000
@@ -172,8 +172,8 @@ class StudyLog:
         self._fold(self.storage.read(self.study, self._state.seq))
 
     def _fold(self, stored: Sequence[Stored]) -> None:
-        for record in stored:
-            self._state.apply(record.record())
+        for record in decoded(stored):
+            self._state.apply(record)
 
 
 def _usable(seq: int, data: bytes) -> StudyState | None:
@@ -207,7 +207,7 @@ class Pen:
     def write(self, *happened: Event) -> None:
         """Add events."""
         records = [Record(self.state.seq + i + 1, self.now, self._who, event) for i, event in enumerate(happened)]
-        self._writing.append([Stored.of(record) for record in records])
+        self._writing.append(encoded(records))
         for record in records:
             self.state.apply(record)
         self.n_written += len(records)

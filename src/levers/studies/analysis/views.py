@@ -127,7 +127,7 @@ def running(state: StudyState) -> Numbers:
 def status(name: str, state: StudyState) -> Status:
     """Where the study stands."""
     counts = np.bincount(state.trials.state[: state.trials.n_trials], minlength=len(TrialState))
-    block, found = state.open_block, certified(state)
+    block, found, to_go = state.open_block, certified(state), forecast(state)
     return Status(
         name=name,
         state="finished" if block is None else "running",
@@ -144,18 +144,19 @@ def status(name: str, state: StudyState) -> Status:
         n_corrections=len(state.corrections),
         tolerance=state.spec.tolerance,
         within=None if found is None else found.tolerance,
-        to_go=forecast(state),
+        to_go=to_go,
         created_at=state.created_at,
         updated_at=state.updated_at,
-        note=_advice(state),
+        note=_advice(state, to_go.likely),
     )
 
 
-def _advice(state: StudyState) -> str | None:
+def _advice(state: StudyState, likely: int | None) -> str | None:
     """A word where something looks wrong that only the user can mend."""
-    noise_sd = state.progress.noise_sd
-    likely, tolerance = forecast(state).likely, state.spec.tolerance
-    if likely is not None and likely > MANY_RUNS and noise_sd is not None and tolerance is not None:
+    if likely is None or likely <= MANY_RUNS:
+        return None
+    noise_sd, tolerance = state.progress.noise_sd, state.spec.tolerance
+    if noise_sd is not None and tolerance is not None:
         return (
             f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
             f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"

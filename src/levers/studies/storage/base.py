@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, get_args
 
-from levers.core.codec import from_json, to_json
+from levers.core.codec import from_json, tag_of, to_json
 from levers.errors import InvalidNameError, LeversError, NoSuchStudyError, StudyError, StudyExistsError
 from levers.studies.events import Event, Record
 
@@ -70,20 +70,28 @@ class Stored:
     kind: str
     data: str
 
-    @classmethod
-    def of(cls, record: Record) -> "Stored":
-        """A record, written."""
-        return cls(record.seq, record.at, record.who, type(record.event).__name__, to_json(record.event))
-
     def record(self) -> Record:
         """The record again."""
+        return decoded([self])[0]
+
+
+def encoded(records: Sequence[Record]) -> list[Stored]:
+    """Records as they are kept."""
+    return [Stored(one.seq, one.at, one.who, tag_of(one.event), to_json(one.event)) for one in records]
+
+
+def decoded(stored: Sequence[Stored]) -> list[Record]:
+    """Records as they were written. Nothing is planned or checked on the way."""
+    records, known = [], get_args(Event)
+    for one in stored:
         try:
-            event = from_json(self.data, object)
+            event = from_json(one.data, object)
         except (LeversError, ValueError) as error:
-            raise StudyError(f"event {self.seq} ({self.kind}) of the log cannot be read: {error}; {_NEWER}") from None
-        if not isinstance(event, get_args(Event)):
-            raise StudyError(f"event {self.seq} of the log is a {self.kind}, which is not known; {_NEWER}")
-        return Record(self.seq, self.at, self.who, event)
+            raise StudyError(f"event {one.seq} ({one.kind}) of the log cannot be read: {error}; {_NEWER}") from None
+        if not isinstance(event, known):
+            raise StudyError(f"event {one.seq} of the log is a {one.kind}, which is not known; {_NEWER}")
+        records.append(Record(one.seq, one.at, one.who, event))
+    return records
 
 
 @dataclass(frozen=True, slots=True)
