@@ -172,7 +172,7 @@ class StudyLog:
         self._fold(self.storage.read(self.study, self._state.seq))
 
     def _fold(self, stored: Sequence[Stored]) -> None:
-        for record in decoded(stored):
+        for record in decoded(stored) if stored else ():
             self._state.apply(record)
 
 
