@@ -69,6 +69,20 @@ def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -
     return tuple(combinations)
 
 
+def connected(items: Iterable[int], ties: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """Items in groups: those that a tie names are in one group, and so are those that further ties connect to them.
+
+    >>> connected(range(5), [(0, 2), (2, 4)])
+    ((0, 2, 4), (1,), (3,))
+    """
+    groups = [{item} for item in items]
+    for tie in ties:
+        tied = set(tie)
+        touched = [group for group in groups if group & tied]
+        groups = [group for group in groups if not group & tied] + [set().union(*touched)]
+    return tuple(sorted(tuple(sorted(group)) for group in groups))
+
+
 @dataclass(frozen=True, eq=False)
 class Merging:
     """The space as people see it (`outer`) and as the algorithm sees it (`inner`), and the way between them.
@@ -89,7 +103,8 @@ class Merging:
     @classmethod
     def of(cls, space: Space, forbidden: Forbidden, merged: Groups = ()) -> "Merging":
         """Merge what is to be merged and what forbidden combinations tie together; else both spaces are the same."""
-        groups = _connected(space, [*([name for name, _ in combination] for combination in forbidden), *merged])
+        ties = [*([name for name, _ in combination] for combination in forbidden), *merged]
+        groups = connected(range(space.n_factors), [[space.position(name) for name in names] for names in ties])
         tables = tuple(_allowed_combinations(space, group, forbidden) for group in groups)
         if not forbidden and not merged:
             return cls(space, space, groups, tables)
@@ -134,16 +149,6 @@ class Merging:
     def assignment(self, codes: ArrayLike) -> Assignment:
         """The assignment of all factors that an inner row stands for."""
         return self.outer.assignment(self.expand(np.asarray(codes, dtype=np.int16)[None, :])[0])
-
-
-def _connected(space: Space, ties: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """The factors in groups, by position: factors that a tie names are in one group, and so on along all ties."""
-    groups = [{k} for k in range(space.n_factors)]
-    for names in ties:
-        tied = {space.position(name) for name in names}
-        touched = [group for group in groups if group & tied]
-        groups = [group for group in groups if not group & tied] + [set().union(*touched)]
-    return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
 def _allowed_combinations(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:

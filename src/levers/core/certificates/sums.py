@@ -66,7 +66,7 @@ def dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:
 class _Stage:
     """The step of the programme for a factor with m levels, V being bounded by lines between the points of a grid.
 
-    It is made once for all factors with the same number of levels. `tail` bounds h from above on the lines between gaps,
+    It is made once for all factors with the same number of levels. `tail` bounds h from above on lines between gaps,
     `jump` is h at the gap that just fails (or at the last one), `falls` bounds by how much `tail` falls in a cell, over
     blocks. `tilt` and `sag` times increments of V bound by how much V can rise above the line between points.
     """
