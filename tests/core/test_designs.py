@@ -9,7 +9,7 @@ from levers.core.designs.design import Design
 from levers.core.designs.estimate import estimate_block, independent_effects
 from levers.core.designs.mixes import mix_to_start_from, mixed_design, mixed_rows, mixes
 from levers.core.designs.random import balanced_rows
-from levers.core.designs.search import Effort, _found, roughly_evened, swap_improved
+from levers.core.designs.search import Effort, roughly_evened, searched_rows, swap_improved
 from levers.core.model.fit import Fit
 from levers.core.model.level_index import all_levels, contrast_basis
 from levers.core.model.moments import LevelSums, Moments, pair_counts
@@ -213,7 +213,7 @@ def test_a_design_is_made_again_from_its_seed_and_has_a_fingerprint() -> None:
     """Past the memory of designs made before: the search itself comes out the same, and a changed row shows."""
     sizes = (3, 4, 5, 6) * 2
     design = make_design(sizes, 50, seed=1)
-    _found.cache_clear()
+    searched_rows.cache_clear()
     assert make_design(sizes, 50, seed=1).digest == design.digest
     assert make_design(sizes, 50, seed=2).digest != design.digest
     rows = design.rows.copy()

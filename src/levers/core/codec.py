@@ -16,8 +16,11 @@ from levers.errors import StateMismatchError
 
 T = TypeVar("T")
 _CLASSES: dict[str, type[Any]] = {}
+"""The class that each tag stands for."""
 _TAGS: dict[type[Any], str] = {}
+"""The tag of each class."""
 _FIELDS: dict[type[Any], dict[str, "dataclasses.Field[Any]"]] = {}
+"""The fields of each class by name."""
 
 
 def serialisable(tag: str) -> Callable[[type[T]], type[T]]:
@@ -147,5 +150,5 @@ def _decode_array(data: str, dtype: str, shape: list[int]) -> np.ndarray[Any, An
     array = np.frombuffer(base64.b64decode(data), dtype=dtype)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # logs hold many small flat arrays, so what they do not need is left out
+    # logs hold many small flat arrays, and reshaping them would take as long as decoding them
     return array if shape == [len(array)] else array.reshape(shape)

@@ -7,7 +7,7 @@ made, and every theorem applies to it as it stands.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -18,6 +18,8 @@ from levers.errors import InvalidSpaceError, about
 
 MAX_MERGED = 256
 """The most combinations that one merged factor may have."""
+MAX_CELLS = 100 * MAX_MERGED
+"""The most combinations of a group that are listed at all, before the forbidden ones are taken out."""
 
 Forbidden = tuple[tuple[tuple[str, Level], ...], ...]
 """Combinations that cannot be run, each as (factor, level) parts."""
@@ -31,7 +33,7 @@ def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
     >>> merged_groups(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), [["speed", "heat"]])
     (('speed', 'heat'),)
     """
-    found = []
+    groups = []
     for group in given:
         names = () if isinstance(group, str) or not isinstance(group, Sequence) else tuple(group)
         if len(names) < 2 or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
@@ -41,8 +43,8 @@ def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
         with about("merged"):
             for name in names:
                 space.position(name)
-        found.append(names)
-    return tuple(found)
+        groups.append(names)
+    return tuple(groups)
 
 
 def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -> Forbidden:
@@ -52,19 +54,33 @@ def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -
     >>> forbidden_combinations(space, [{"heat": "high", "speed": 2}])
     ((('heat', 'high'), ('speed', 2)),)
     """
-    found = []
+    combinations = []
     for combination in given:
         if not isinstance(combination, Mapping) or len(combination) < 2:
             raise InvalidSpaceError(
                 f"a forbidden combination names two or more factors, not {combination!r}", field="forbidden"
             )
+        parts = []
         with about("forbidden"):
-            parts = [
-                (factor := space.factors[space.position(name)], factor.code(level))
-                for name, level in combination.items()
-            ]
-        found.append(tuple((factor.name, factor.levels[code]) for factor, code in parts))
-    return tuple(found)
+            for name, level in combination.items():
+                factor = space.factors[space.position(name)]
+                parts.append((name, factor.levels[factor.code(level)]))  # the factor's own level: 1, not 1.0
+        combinations.append(tuple(parts))
+    return tuple(combinations)
+
+
+def connected(items: Iterable[int], ties: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """Items in groups: those that a tie names are in one group, and so are those that further ties connect to them.
+
+    >>> connected(range(5), [(0, 2), (2, 4)])
+    ((0, 2, 4), (1,), (3,))
+    """
+    groups = [{item} for item in items]
+    for tie in ties:
+        tied = set(tie)
+        touched = [group for group in groups if group & tied]
+        groups = [group for group in groups if not group & tied] + [set().union(*touched)]
+    return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,22 +103,15 @@ class Merging:
     @classmethod
     def of(cls, space: Space, forbidden: Forbidden, merged: Groups = ()) -> "Merging":
         """Merge what is to be merged and what forbidden combinations tie together; else both spaces are the same."""
-        parts = [{k} for k in range(space.n_factors)]
-        for names in (*([name for name, _ in combination] for combination in forbidden), *merged):
-            tied = {space.position(name) for name in names}
-            touched = [part for part in parts if part & tied]
-            parts = [part for part in parts if not part & tied] + [set().union(*touched)]
-        groups = tuple(sorted(tuple(sorted(part)) for part in parts))
-        tables = tuple(_allowed(space, group, forbidden) for group in groups)
+        ties = [*([name for name, _ in combination] for combination in forbidden), *merged]
+        groups = connected(range(space.n_factors), [[space.position(name) for name in names] for names in ties])
+        tables = tuple(_allowed_combinations(space, group, forbidden) for group in groups)
         if not forbidden and not merged:
             return cls(space, space, groups, tables)
-        factors = [_merged(space, group, table) for group, table in zip(groups, tables, strict=True)]
-        taken = set(space.names)
-        named = [
-            factor if len(group) == 1 else replace(factor, name=_free(factor.name, taken))
-            for factor, group in zip(factors, groups, strict=True)
-        ]
-        return cls(space, Space(named), groups, tables)
+        taken, factors = set(space.names), []
+        for group, table in zip(groups, tables, strict=True):
+            factors.append(space.factors[group[0]] if len(group) == 1 else _merged_factor(space, group, table, taken))
+        return cls(space, Space(factors), groups, tables)
 
     @property
     def is_merged(self) -> bool:
@@ -133,61 +142,59 @@ class Merging:
         return inner
 
     def column_of(self, name: str) -> int:
-        """The position of the inner factor that has a factor as one of its parts."""
-        place = self.outer.position(name)
-        return next(i for i, group in enumerate(self.groups) if place in group)
+        """The position of the inner factor that a factor is, or is part of."""
+        position = self.outer.position(name)
+        return next(i for i, group in enumerate(self.groups) if position in group)
 
     def assignment(self, codes: ArrayLike) -> Assignment:
         """The assignment of all factors that an inner row stands for."""
         return self.outer.assignment(self.expand(np.asarray(codes, dtype=np.int16)[None, :])[0])
 
 
-def _allowed(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
-    """The combinations of a group's levels that can be run."""
+def _allowed_combinations(space: Space, group: Sequence[int], forbidden: Forbidden) -> Codes:
+    """The combinations of a group's levels that can be run, one per row."""
     if len(group) == 1:
         return np.arange(space.n_levels[group[0]], dtype=np.int16)[:, None]
-    names = [space.names[k] for k in group]
-    n_cells = math.prod(space.n_levels[k] for k in group)
-    if n_cells > 100 * MAX_MERGED:
-        raise InvalidSpaceError(_too_many(names, n_cells), field="merged")
-    ruled_out = [
-        {space.position(name): space.factors[space.position(name)].code(level) for name, level in combination}
+    names, sizes = [space.names[k] for k in group], [space.n_levels[k] for k in group]
+    n_cells = math.prod(sizes)
+    if n_cells > MAX_CELLS:
+        raise _too_many(names, n_cells)
+    ruled_out = [  # as (position in the group, code); a combination names factors of one group only
+        [(names.index(name), space.factors[space.position(name)].code(level)) for name, level in combination]
         for combination in forbidden
+        if combination[0][0] in names
     ]
     cells = [
         cell
-        for cell in product(*(range(space.n_levels[k]) for k in group))
-        if not any(all(dict(zip(group, cell, strict=True)).get(k) == code for k, code in c.items()) for c in ruled_out)
+        for cell in product(*(range(m) for m in sizes))
+        if not any(all(cell[i] == code for i, code in combination) for combination in ruled_out)
     ]
     if len(cells) < 2:
         raise InvalidSpaceError(
             f"the forbidden combinations leave {len(cells)} settings of {', '.join(names)}", field="forbidden"
         )
     if len(cells) > MAX_MERGED:
-        raise InvalidSpaceError(_too_many(names, len(cells)), field="merged")
+        raise _too_many(names, len(cells))
     return np.array(cells, dtype=np.int16)
 
 
-def _too_many(names: Sequence[str], n_cells: int) -> str:
-    return (
+def _too_many(names: Sequence[str], n_cells: int) -> InvalidSpaceError:
+    return InvalidSpaceError(
         f"{', '.join(names)} would be studied as one factor of {n_cells} combinations, more than {MAX_MERGED}; "
-        "merge or forbid fewer, or leave out levels"
+        "merge or forbid fewer, or leave out levels",
+        field="merged",
     )
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _merged_factor(space: Space, group: Sequence[int], table: Codes, taken: set[str]) -> Factor:
+    """The factor that stands for a group, with a level for each row of the table and a name that is not taken yet."""
+    factors = [space.factors[k] for k in group]
+    parts = [[str(f.levels[code]) for f, code in zip(factors, row, strict=True)] for row in table]
+    levels = [", ".join(row) for row in parts]
+    if len(set(levels)) < len(levels):  # levels with commas of their own may read the same when they are joined
+        levels = [", ".join(repr(part) for part in row) for row in parts]
+    name = " + ".join(f.name for f in factors)
     while name in taken:
         name += " (merged)"
     taken.add(name)
-    return name
-
-
-def _merged(space: Space, group: Sequence[int], table: Codes) -> Factor:
-    factors = [space.factors[k] for k in group]
-    if len(group) == 1:
-        return factors[0]
-    parts = [[str(f.levels[code]) for f, code in zip(factors, row, strict=True)] for row in table]
-    levels = [", ".join(row) for row in parts]
-    if len(set(levels)) < len(levels):  # where levels have commas of their own
-        levels = [", ".join(repr(part) for part in row) for row in parts]
-    return Factor(" + ".join(f.name for f in factors), levels)
+    return Factor(name, levels)

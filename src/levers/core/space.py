@@ -17,8 +17,10 @@ Codes: TypeAlias = NDArray[np.int16]
 
 FREE = -1
 """The code of a factor that a run leaves to nature."""
-
 MAX_LEVELS = int(np.iinfo(np.int16).max)
+"""The most levels of one factor: codes are 16-bit integers."""
+MAX_LISTED = 12
+"""The most names or levels that an error message lists."""
 
 
 @serialisable("Factor")
@@ -73,8 +75,13 @@ class Space:
     """
 
     factors: tuple[Factor, ...]
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The factors' names, in order."""
+    n_factors: int = field(init=False, repr=False, compare=False)
+    """How many factors (K)."""
+    n_levels: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The number of levels of each factor (M_1, ..., M_K)."""
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
-    _n_levels: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         object.__setattr__(self, "factors", tuple(factors))
@@ -83,17 +90,19 @@ class Space:
         wrong = [f for f in self.factors if not isinstance(f, Factor)]
         if wrong:
             raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
-        names = [factor.name for factor in self.factors]
-        doubled = sorted({name for name in names if names.count(name) > 1})
+        self.derive_fields()
+        doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         raise_together(
             InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
         )
-        self.derive_fields()
 
     def derive_fields(self) -> None:
-        """Work out what follows from the factors, once."""
-        object.__setattr__(self, "_positions", {factor.name: k for k, factor in enumerate(self.factors)})
-        object.__setattr__(self, "_n_levels", tuple(factor.n_levels for factor in self.factors))
+        """Set the fields that follow from the factors. They are read in every formula, so they are computed once."""
+        names = tuple(factor.name for factor in self.factors)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "n_factors", len(names))
+        object.__setattr__(self, "n_levels", tuple(len(factor.levels) for factor in self.factors))
+        object.__setattr__(self, "_positions", {name: k for k, name in enumerate(names)})
 
     @classmethod
     def of(cls, levels_by_name: "Mapping[str, Sequence[Level]] | Space") -> "Space":
@@ -127,21 +136,6 @@ class Space:
         return cls([Factor(f"X{k + 1}", tuple(range(1, m + 1))) for k, m in enumerate(n_levels)])
 
     @property
-    def n_factors(self) -> int:
-        """How many factors (K)."""
-        return len(self.factors)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The factors' names, in order."""
-        return tuple(factor.name for factor in self.factors)
-
-    @property
-    def n_levels(self) -> tuple[int, ...]:
-        """The number of levels of each factor (M_1, ..., M_K)."""
-        return self._n_levels
-
-    @property
     def n_assignments(self) -> int:
         """The size of the full factorial, an exact integer however large."""
         return math.prod(self.n_levels)
@@ -159,7 +153,7 @@ class Space:
 
     def assignment(self, codes: ArrayLike) -> "Assignment":
         """The assignment with these level positions."""
-        return Assignment(self, tuple(int(c) for c in np.asarray(codes)))
+        return Assignment(self, tuple(int(code) for code in np.asarray(codes).tolist()))
 
     def encode(self, values: Mapping[str, Level]) -> "Assignment":
         """The assignment that a mapping of factor names to levels describes.
@@ -191,18 +185,19 @@ class Assignment(Mapping[str, Level]):
         if len(self.codes) != len(n_levels):
             raise InvalidSpaceError(f"an assignment needs {len(n_levels)} levels, got {len(self.codes)}")
         problems = [
-            f"factor {factor.name!r} has levels 0 to {factor.n_levels - 1}, not {code}"
-            for factor, code in zip(self.space.factors, self.codes, strict=True)
-            if not 0 <= code < factor.n_levels
+            f"factor {name!r} has levels 0 to {m - 1}, not {code}"
+            for name, m, code in zip(self.space.names, n_levels, self.codes, strict=True)
+            if not 0 <= code < m
         ]
-        raise_together(InvalidSpaceError, problems)
+        if problems:  # an assignment is made for every run, and hardly ever wrong
+            raise_together(InvalidSpaceError, problems)
 
     def __getitem__(self, name: str) -> Level:
         k = self.space.position(name)
         return self.space.factors[k].levels[self.codes[k]]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.space.names
+        return name in self.space._positions
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.space.names)
@@ -249,6 +244,6 @@ def _same(a: Level, b: Level) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
-def _listed(values: Sequence[object], most: int = 12) -> str:
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+def _listed(values: Sequence[object]) -> str:
+    shown = ", ".join(repr(value) for value in values[:MAX_LISTED])
+    return shown if len(values) <= MAX_LISTED else f"{shown} and {len(values) - MAX_LISTED} more"

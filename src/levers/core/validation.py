@@ -1,4 +1,4 @@
-"""Checks of what users pass in, made before anything is computed."""
+"""Checks of settings and outcomes, made before anything is computed. An error names the setting in its `field`."""
 
 import math
 from collections.abc import Sequence

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import networkx as nx
-
 from levers.errors import InvalidSettingError
 from levers.worlds.scm import OUTCOME, World
+
+_OUTCOME_COLOUR, _PARENT_COLOUR, _OTHER_COLOUR, _EDGE_COLOUR = "#E69F00", "#56B4E9", "#DDDDDD", "#777777"
 
 
 def draw_graph(world: World, path: str | Path) -> Path:
@@ -19,6 +19,8 @@ def draw_graph(world: World, path: str | Path) -> Path:
     ...     draw_graph(factory_line(), Path(folder) / "line.svg").stat().st_size > 1000
     True
     """
+    import networkx as nx  # takes a while to import
+
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -32,12 +34,14 @@ def draw_graph(world: World, path: str | Path) -> Path:
             graph.nodes[node]["generation"] = generation
     places = nx.multipartite_layout(graph, subset_key="generation")
     parents = set(graph.predecessors(OUTCOME))
-    colours = ["#E69F00" if n == OUTCOME else "#56B4E9" if n in parents else "#DDDDDD" for n in graph]
+    colours = [
+        _OUTCOME_COLOUR if name == OUTCOME else _PARENT_COLOUR if name in parents else _OTHER_COLOUR for name in graph
+    ]
     widest = max(len(name) for name in graph)
     size = (max(6.0, 0.16 * widest * (1 + max(g for _, g in graph.nodes(data="generation")))), 4 + 0.12 * len(graph))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    nx.draw_networkx(graph, places, ax=axes, node_color=colours, node_size=700, font_size=8, edge_color="#777777")
+    nx.draw_networkx(graph, places, ax=axes, node_color=colours, node_size=700, font_size=8, edge_color=_EDGE_COLOUR)
     axes.margins(0.15)
     axes.set_axis_off()
     figure.savefig(target)

@@ -1,4 +1,4 @@
-"""Worlds with a name: those that break a habit, the exponentially hard one, and the demo's factory line."""
+"""Worlds with a name: those that a usual analysis gets wrong, the exponentially hard one, and the demo's factory line."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,22 @@ from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise
 from levers.worlds.scm import World
 
 _STEPS = (0.0, 1.0, 2.0)
+"""Effects of the small worlds' parents."""
+_LINE: dict[str, tuple[tuple[str | float, ...], tuple[float, ...] | None]] = {
+    "melt temperature": ((205.0, 215.0, 225.0, 235.0), (0.0, 1.6, 2.4, 0.7)),
+    "mould temperature": ((40.0, 50.0, 60.0), None),
+    "injection speed": (("slow", "medium", "fast", "pulsed"), (0.0, 0.9, -0.8, 1.9)),
+    "holding pressure": ((50.0, 60.0, 70.0, 80.0), (-1.1, 0.3, 1.2, 0.1)),
+    "holding time": ((4.0, 6.0, 8.0), None),
+    "cooling time": ((10.0, 14.0, 18.0), (0.0, 1.3, 1.5)),
+    "screw speed": ((60.0, 90.0, 120.0), None),
+    "back pressure": ((5.0, 8.0, 11.0), None),
+    "drying hours": ((2.0, 4.0, 6.0), (-1.4, 0.0, 0.2)),
+    "regrind share": (("0 %", "10 %", "20 %", "30 %"), None),
+    "supplier": (("A", "B", "C"), None),
+    "inspection": (("standard", "tightened"), None),
+}
+"""The factory line: levels of each lever, and their effects where it has any."""
 
 
 def even_table(n_levels: int) -> Table:
@@ -26,8 +42,8 @@ def even_table(n_levels: int) -> Table:
 def collider_world() -> World:
     """Two parents with effects 0, 1, 2 and a common effect C = round(Y + 2 X0) of the outcome and X0.
 
-    Whoever regresses on C too finds that X0 hurts: given C, a larger X0 means a smaller Y. Setting all factors cuts the
-    arrows into C, and the truth is plain.
+    A regression that includes C finds that X0 hurts: given C, a larger X0 means a smaller Y. Setting all factors cuts
+    the arrows into C, and then the estimates are right.
 
     >>> collider_world().space.n_levels
     (3, 3, 15)
@@ -51,15 +67,15 @@ def rare_level_world(rare: float = 1e-4) -> World:
     ('X0', 'X1')
     """
     common = (1.0 - rare) / 2
-    shy = Table(np.array([[common, common, rare]]))
+    rarely_best = Table(np.array([[common, common, rare]]))
     space = Space([Factor("X0", (0, 1, 2)), Factor("X1", (0, 1, 2))])
-    return World(space, [shy, even_table(3)], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
+    return World(space, [rarely_best, even_table(3)], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
 
 
 def needle_world(n_levels: Sequence[int], n_parents: int, height: float, rng: np.random.Generator) -> World:
     """The exponentially hard instance (Section 2.2): flat, but for one unknown setting of the parents.
 
-    Left to nature, no parent ever takes its level of the needle, so watching teaches nothing.
+    Left to nature, no parent ever takes its level of the needle, so observing teaches nothing.
 
     >>> world = needle_world([2, 2, 2], 2, 0.5, np.random.default_rng(0))
     >>> len(world.outcome.parents)
@@ -77,22 +93,6 @@ def needle_world(n_levels: Sequence[int], n_parents: int, height: float, rng: np
             weights[0, needle[k]] = 0.0
         mechanisms.append(Table(weights / weights.sum()))
     return World(space, mechanisms, NeedleOutcome(needle, height, Noise()))
-
-
-_LINE: dict[str, tuple[tuple[str | float, ...], tuple[float, ...] | None]] = {
-    "melt temperature": ((205.0, 215.0, 225.0, 235.0), (0.0, 1.6, 2.4, 0.7)),
-    "mould temperature": ((40.0, 50.0, 60.0), None),
-    "injection speed": (("slow", "medium", "fast", "pulsed"), (0.0, 0.9, -0.8, 1.9)),
-    "holding pressure": ((50.0, 60.0, 70.0, 80.0), (-1.1, 0.3, 1.2, 0.1)),
-    "holding time": ((4.0, 6.0, 8.0), None),
-    "cooling time": ((10.0, 14.0, 18.0), (0.0, 1.3, 1.5)),
-    "screw speed": ((60.0, 90.0, 120.0), None),
-    "back pressure": ((5.0, 8.0, 11.0), None),
-    "drying hours": ((2.0, 4.0, 6.0), (-1.4, 0.0, 0.2)),
-    "regrind share": (("0 %", "10 %", "20 %", "30 %"), None),
-    "supplier": (("A", "B", "C"), None),
-    "inspection": (("standard", "tightened"), None),
-}
 
 
 def factory_line() -> World:

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.core.merging import connected
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_positive
 from levers.errors import InvalidWorldError
 
 NOISES = ("gaussian", "uniform", "two-point")
+"""The kinds of noise."""
 MAX_JOINT = 20_000_000
 """The most settings of interacting parents that are searched for the best one."""
 
@@ -72,8 +73,27 @@ class Interaction:
     factors: tuple[int, ...]
 
 
+class _NoisyOutcome:
+    """An outcome that is its mean plus noise of one kind."""
+
+    noise: Noise
+
+    @property
+    def noise_sd(self) -> float:
+        """The noise's standard deviation."""
+        return self.noise.sd
+
+    def mean(self, rows: Codes) -> NDArray[np.float64]:
+        """The expected outcome of each row."""
+        raise NotImplementedError
+
+    def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Mean plus noise."""
+        return self.mean(rows) + self.noise.sample(len(rows), rng)
+
+
 @dataclass(frozen=True)
-class AdditiveOutcome:
+class AdditiveOutcome(_NoisyOutcome):
     """Y = sum_k f_k(X_k) + noise, optionally plus interaction terms that break the assumption.
 
     >>> y = AdditiveOutcome({0: (0.0, 1.0), 2: (0.0, -1.0, 3.0)})
@@ -94,11 +114,6 @@ class AdditiveOutcome:
         """Positions of the parents."""
         return tuple(sorted(self.effects))
 
-    @property
-    def noise_sd(self) -> float:
-        """The noise's standard deviation."""
-        return self.noise.sd
-
     def mean(self, rows: Codes) -> NDArray[np.float64]:
         """Sum of effects and interactions."""
         total = np.zeros(len(rows))
@@ -108,19 +123,11 @@ class AdditiveOutcome:
             total += term.coefficient * np.prod(rows[:, term.factors] + 1.0, axis=1)
         return total
 
-    def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Mean plus noise."""
-        return self.mean(rows) + self.noise.sample(len(rows), rng)
-
     def best(self) -> dict[int, int]:
-        """Factor by factor, except that parents tied by interactions are searched together."""
-        ties: nx.Graph[int] = nx.Graph()
-        ties.add_nodes_from(self.parents)
-        for term in self.interactions:
-            nx.add_path(ties, term.factors)
+        """Found factor by factor, except that parents in one interaction are searched together."""
         best: dict[int, int] = {}
-        for group in nx.connected_components(ties):
-            best |= self._best_together(sorted(group))
+        for group in connected(self.parents, [term.factors for term in self.interactions]):
+            best |= self._best_together(group)
         return best
 
     def _best_together(self, group: Sequence[int]) -> dict[int, int]:
@@ -183,12 +190,12 @@ class BernoulliOutcome:
         return (rng.random(len(rows)) < self.mean(rows)).astype(np.float64)
 
     def best(self) -> dict[int, int]:
-        """Factor by factor."""
+        """Found factor by factor."""
         return AdditiveOutcome(self.effects).best()
 
 
 @dataclass(frozen=True)
-class NeedleOutcome:
+class NeedleOutcome(_NoisyOutcome):
     """The exponentially hard instance: the mean is 0 except `height` at one setting of the parents (Section 2.2).
 
     >>> NeedleOutcome({0: 1, 1: 0}, height=0.5).mean(np.array([[1, 0], [1, 1]], dtype=np.int16)).tolist()
@@ -204,19 +211,10 @@ class NeedleOutcome:
         """Positions of the parents."""
         return tuple(sorted(self.needle))
 
-    @property
-    def noise_sd(self) -> float:
-        """The noise's standard deviation."""
-        return self.noise.sd
-
     def mean(self, rows: Codes) -> NDArray[np.float64]:
         """The height where all parents agree with the needle."""
         hit = np.all(rows[:, self.parents] == [self.needle[k] for k in self.parents], axis=1)
         return np.where(hit, self.height, 0.0)
-
-    def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Mean plus noise."""
-        return self.mean(rows) + self.noise.sample(len(rows), rng)
 
     def best(self) -> dict[int, int]:
         """The needle."""

@@ -1,11 +1,12 @@
-"""A world: factors that influence each other and the outcome, watched or set, and what is exactly true of it."""
+"""A world: factors that influence each other and the outcome, observed or set, and what is exactly true of it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from graphlib import CycleError, TopologicalSorter
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,7 +15,13 @@ from levers.errors import InvalidSpaceError, InvalidWorldError
 from levers.worlds.mechanisms import Mechanism
 from levers.worlds.outcome import AdditiveOutcome, Outcome
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 OUTCOME = "Y"
+"""The outcome's name in the causal graph."""
+MAX_CONFIGURATIONS = 2_000_000
+"""The most configurations of unset causes that are summed over."""
 
 
 class Runs(NamedTuple):
@@ -46,27 +53,48 @@ class World:
         self.space = space
         self.mechanisms = tuple(mechanisms)
         self.outcome = outcome
-        if not nx.is_directed_acyclic_graph(self.graph):
-            raise InvalidWorldError(f"the factors influence each other in a circle: {nx.find_cycle(self.graph)}")
+        self._order = self._causal_order()
+
+    @cached_property
+    def causes(self) -> dict[str, tuple[str, ...]]:
+        """The direct causes of each factor and of the outcome, by name."""
+        names = self.space.names
+        causes = {
+            name: (*(names[k] for k in mechanism.parents), *([OUTCOME] if mechanism.reads_outcome else []))
+            for name, mechanism in zip(names, self.mechanisms, strict=True)
+        }
+        return {**causes, OUTCOME: tuple(names[k] for k in self.outcome.parents)}
 
     @cached_property
     def graph(self) -> "nx.DiGraph[str]":
-        """The causal graph, factor names and the outcome as nodes."""
-        names = self.space.names
+        """The causal graph, factor names and the outcome as nodes, for networkx."""
+        import networkx as nx  # takes a while to import, and sampling does not need it
+
         graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from([*names, OUTCOME])
-        graph.add_edges_from((names[k], OUTCOME) for k in self.outcome.parents)
-        for name, mechanism in zip(names, self.mechanisms, strict=True):
-            graph.add_edges_from((names[k], name) for k in mechanism.parents)
-            if mechanism.reads_outcome:
-                graph.add_edge(OUTCOME, name)
+        graph.add_nodes_from(self.causes)
+        graph.add_edges_from((cause, effect) for effect, causes in self.causes.items() for cause in causes)
         return graph
 
-    @cached_property
-    def _order(self) -> tuple[int | None, ...]:
-        """Factor positions in causal order, None where the outcome comes."""
-        order = nx.lexicographical_topological_sort(self.graph, key=[*self.space.names, OUTCOME].index)
-        return tuple(None if name == OUTCOME else self.space.position(name) for name in order)
+    def _causal_order(self) -> tuple[int | None, ...]:
+        """Factor positions in causal order, None where the outcome comes; of several that could be next, the first.
+
+        Random draws are made in this order, so it is part of what a seed means.
+        """
+        place = {name: k for k, name in enumerate(self.causes)}  # the outcome is the last
+        sorter = TopologicalSorter({place[name]: [place[c] for c in causes] for name, causes in self.causes.items()})
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            circle = " -> ".join([*self.causes][k] for k in error.args[1])
+            raise InvalidWorldError(f"the factors influence each other in a circle: {circle}") from None
+        order, ready = list[int](), list(sorter.get_ready())
+        heapify(ready)
+        while ready:
+            order.append(heappop(ready))
+            sorter.done(order[-1])
+            for k in sorter.get_ready():
+                heappush(ready, k)
+        return tuple(None if k == self.space.n_factors else k for k in order)
 
     def sample(self, settings: ArrayLike, rng: np.random.Generator) -> Runs:
         """One run per row of settings: a level's position is set from outside, FREE leaves the factor to nature."""
@@ -101,10 +129,6 @@ class World:
         return self.sample(np.tile(row, (n_runs, 1)), rng)
 
 
-MAX_CONFIGURATIONS = 2_000_000
-"""The most configurations of unset causes that are summed over."""
-
-
 def mean_under(world: World, settings: Mapping[str, Level]) -> float:
     """E[Y | do(settings)], exact; factors that are not set follow their mechanisms.
 
@@ -114,12 +138,14 @@ def mean_under(world: World, settings: Mapping[str, Level]) -> float:
     >>> mean_under(collider_world(), {"X0": 2, "X1": 1})
     3.0
     """
-    names = world.space.names
     fixed = {world.space.position(n): world.space.factors[world.space.position(n)].code(v) for n, v in settings.items()}
-    cut = world.graph.copy()
-    cut.remove_edges_from([(cause, names[k]) for k in fixed for cause in world.graph.predecessors(names[k])])
-    free = [world.space.position(name) for name in nx.ancestors(cut, OUTCOME)]
-    free = sorted(k for k in free if k not in fixed)
+    unset, todo = set[str](), list(world.causes[OUTCOME])
+    while todo:
+        name = todo.pop()
+        if name not in unset and name not in settings:
+            unset.add(name)
+            todo += world.causes[name]
+    free = sorted(world.space.position(name) for name in unset)
     sizes = [world.space.n_levels[k] for k in free]
     if math.prod(sizes) > MAX_CONFIGURATIONS:
         raise InvalidWorldError(

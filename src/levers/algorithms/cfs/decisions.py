@@ -34,7 +34,6 @@ from levers.core.model.evidence import (
     Standing,
     anytime_radius,
     forecasts,
-    forecasts_at_once,
 )
 
 EQUAL_GAPS = Remark(
@@ -160,16 +159,11 @@ class Prospect:
         most = self.left if self.left is not None else self.cost(self.now, 0.0)
         lengths = [max(self.n_runs * (growth - 1), float(self.following)) for growth in GROWTHS]
         lengths = [more for more in dict.fromkeys(lengths) if more < most]
-        begin, end = 0, 1  # the first alone: mostly it tells, and no other is asked for
-        while begin < len(lengths):
-            some = lengths[begin:end]
-            growths = [1 + more / self.n_runs for more in some]
-            for more, then in zip(
-                some, forecasts(self.evidence, growths, self.confidence, self.now, self.known), strict=True
-            ):
-                certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
-                yield more if certain else self.cost(then, more)
-            begin, end = end, end + forecasts_at_once(self.evidence)
+        growths = [1 + more / self.n_runs for more in lengths]
+        standings = forecasts(self.evidence, growths, self.confidence, self.now, self.known)
+        for more, then in zip(lengths, standings, strict=True):
+            certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
+            yield more if certain else self.cost(then, more)
 
     def cost(self, then: Standing, more: float) -> float:
         """What a selection costs after `more` runs of screening."""

@@ -19,13 +19,47 @@ from levers.core.validation import check_choice, check_count, check_probability
 from levers.errors import InvalidSettingError
 
 CERTIFICATES = ("slippage", "proven", "subgaussian")
+"""Equal gaps as the worst case, proven for any gaps, and for any sub-Gaussian noise."""
 LEAST_FAILURE_PROB = 1e-9
-"""Below this the tables of tails do not reach far enough."""
-_CLOSE = 0.006  # how far below failure_prob, on the log scale, an accepted bound may end
-_USUAL_SLOPE = 0.86  # of the bound, as a share of the Chernoff bound's
-_MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
-_MOST_EXPONENT = 700.0  # exp of more is infinite
-_EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
+"""The smallest failure probability: the tables of tails do not reach further."""
+_CLOSE = 0.006
+"""How far below failure_prob, on the log scale, an accepted bound may end."""
+_USUAL_SLOPE = 0.86
+"""The slope of the bound on the log scale, over that of the Chernoff bound."""
+_AFTER_LOOK = 0.77
+"""The usual scale under an envelope, over the one without."""
+_MOST_CELLS = 60_000_000
+"""Work of one dynamic programme beyond which the Chernoff bound is used."""
+_MOST_EXPONENT = 700.0
+"""The largest argument of exp: more is infinite."""
+_EXPONENTS = np.geomspace(1e-3, 4.0, 240)
+"""The grid of exponents y of the Chernoff bound."""
+
+
+@lru_cache(maxsize=4096)
+def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
+    """The scale at which the Chernoff bound equals failure_prob   (docs/theory, section 3).
+
+    P(regret > eps) <= exp(-lambda eps) prod_k [1 + sup_t (exp(lambda s_k t) - 1) h(t)] for every lambda. With
+    y = lambda eps / u this is at most delta when u >= (sum_k log B_k(y) + log(1/delta)) / y; the best y is taken. It
+    stays under the envelope that ends at `reach` when also u >= sum_k log B_k(y) / ((1 - reach) y).
+
+    >>> round((chernoff_scale((2,) * 10, 0.1) / 0.5) ** 2)
+    331
+    """
+    return _chernoff(levels, failure_prob, proven, reach)[0]
+
+
+def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
+    """The Chernoff scale and the exponent at which it is reached."""
+    total = np.zeros(len(_EXPONENTS))
+    for m in set(levels):
+        total += levels.count(m) * _chernoff_exponents(m, proven)
+    scales = (total + math.log(1 / failure_prob)) / _EXPONENTS
+    if reach:
+        scales = np.maximum(scales, total / ((1 - reach) * _EXPONENTS))
+    at = int(scales.argmin())
+    return float(scales[at]), float(_EXPONENTS[at])
 
 
 @lru_cache(maxsize=512)
@@ -47,22 +81,10 @@ def _chernoff_exponents(m: int, proven: bool) -> NDArray[np.float64]:
     return values
 
 
-@lru_cache(maxsize=4096)
-def chernoff_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
-    """The scale at which the Chernoff bound equals failure_prob   (docs/theory, section 3).
-
-    P(regret > eps) <= exp(-lambda eps) prod_k [1 + sup_t (exp(lambda s_k t) - 1) h(t)] for every lambda. With
-    y = lambda eps / u this is at most delta when u >= (sum_k log B_k(y) + log(1/delta)) / y; the best y is taken. It
-    stays under the envelope that ends at `reach` when also u >= sum_k log B_k(y) / ((1 - reach) y).
-
-    >>> round((chernoff_scale((2,) * 10, 0.1) / 0.5) ** 2)
-    331
-    """
-    return _chernoff(levels, failure_prob, proven, reach)[0]
-
-
 def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = False, reach: float = 0.0) -> float:
-    """About the scale that `scale_needed` finds, for planning: the Chernoff scale times its usual excess.
+    """About the scale that `scale_needed` finds, for planning: the Chernoff scale times a share that was fitted.
+
+    The share depends on the number of factors, their mean levels and the failure probability (docs/decisions/0019).
 
     >>> levels = (2, 3, 4, 5) * 4
     >>> 0.97 < usual_scale(levels, 0.09) / scale_needed(levels, 0.09) < 1.03
@@ -70,19 +92,7 @@ def usual_scale(levels: tuple[int, ...], failure_prob: float, proven: bool = Fal
     """
     mean = sum(levels) / len(levels)
     usual = 0.663 + 0.027 * math.log(len(levels)) + 0.039 * math.log(mean) - 0.028 * math.log(failure_prob)
-    return (0.77 if reach else 1.0) * min(usual, 1.0) * chernoff_scale(levels, failure_prob, proven, reach)
-
-
-def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach: float) -> tuple[float, float]:
-    """The Chernoff scale and the exponent at which it is reached."""
-    total = np.zeros(len(_EXPONENTS))
-    for m in set(levels):
-        total += levels.count(m) * _chernoff_exponents(m, proven)
-    scales = (total + math.log(1 / failure_prob)) / _EXPONENTS
-    if reach:
-        scales = np.maximum(scales, total / ((1 - reach) * _EXPONENTS))
-    at = int(scales.argmin())
-    return float(scales[at]), float(_EXPONENTS[at])
+    return (_AFTER_LOOK if reach else 1.0) * min(usual, 1.0) * chernoff_scale(levels, failure_prob, proven, reach)
 
 
 def subgaussian_scale(levels: Sequence[int], failure_prob: float) -> float:
@@ -118,10 +128,11 @@ def scale_needed(
     if not levels:
         return 0.0
     if certificate == "subgaussian":
-        assert not reach  # a look at sub-Gaussian noise loses nothing
+        assert not reach  # a look with sub-Gaussian noise loses nothing, and needs no envelope
         return subgaussian_scale(levels, failure_prob)
-    proven = certificate == "proven"
-    proven = proven and max(levels) > 2  # with two levels each the plain bound is proven, and cheaper
+    proven = (
+        certificate == "proven" and max(levels) > 2
+    )  # with two levels each the slippage bound is proven, and cheaper
     most, slope = _chernoff(levels, failure_prob, proven, reach)
     if dp_work(levels, most, proven) > _MOST_CELLS:
         return most

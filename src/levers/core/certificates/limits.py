@@ -1,4 +1,4 @@
-"""How few runs could possibly do: limits that any method obeys, and the one that the balanced rule obeys."""
+"""Lower limits of runs: for any method, and for the rule that runs one balanced design (docs/theory, section 7)."""
 
 import math
 from collections.abc import Sequence

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,83 +21,46 @@ from levers.core.certificates.sums import proven_gain
 from levers.core.certificates.tails import slippage_tail
 from levers.core.codec import serialisable
 
-GAP_STEP, N_GAPS = 0.05, 180
-"""Cells of gaps: from 0 to 9 standard errors, the last one for all beyond."""
-Tail = NDArray[np.float64]
-_GAPS = GAP_STEP * np.arange(N_GAPS + 1)
-_Y = np.linspace(-9.0, 9.0, 361)
-_DENSITY = np.exp(-_Y * _Y / 2) / math.sqrt(2 * math.pi)
-_STEP = float(_Y[1] - _Y[0])
-_MOST_TIED = 8  # rivals with one gap that are counted exactly; more are bounded by a sum
-_ROUNDING = 2e-7  # more than what the integrals are off by
-
-
-@lru_cache(maxsize=256)
-def null_spread(m: int, left: float) -> float:
-    """The spread from the second best to the worst of m equal levels that is exceeded with probability `left`.
-
-    P(spread < s) = m E[D^(m-1) + (m-1) (1 - Phi(Y+s)) D^(m-2)], D = Phi(Y+s) - Phi(Y), Y the worst level's error.
-
-    >>> round(null_spread(4, 0.05), 2)
-    2.68
-    """
-    if m == 2:
-        return 0.05  # the second best is the worst: any threshold above 0
-    low, high = 0.0, 12.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        inside = ndtr(_Y + middle) - ndtr(_Y)
-        below = inside ** (m - 1) + (m - 1) * ndtr(-_Y - middle) * inside ** (m - 2)
-        low, high = (middle, high) if m * float(_DENSITY @ below) * _STEP < 1 - left else (low, middle)
-    return high
-
-
-@lru_cache(maxsize=_MOST_TIED)
-def _tied_rivals(k: int) -> Tail:
-    """[gap, y]: of k rivals a gap behind the best, whose error is u < y, some are above u and at most one above y."""
-    high = ndtr(_Y + _GAPS[1:, None])
-    at_most_one = high**k + k * high ** (k - 1) * (1 - high)
-    none_above = cumulative_simpson(_DENSITY * ndtr(_Y + _GAPS[:-1, None]) ** k, x=_Y, initial=0)
-    table: Tail = at_most_one * ndtr(_Y) - none_above
-    return table
-
-
-def wrongly_dismissed(m: int, margin: float, tied: bool = True) -> Tail:
-    """P(dismissed and the leader is at least a gap behind the best), by cells of the gap; all in standard errors.
-
-    A parent's best level has error u, its worst one, min_effect below, v. Unless the best level leads it is at most
-    second, so the factor is dismissed only if u < v - margin; some rival, error x and gap g, must lead: x - g > u.
-    Rivals other than the leader must not exceed v - margin either. `tied` counts k <= m - 2 rivals with one gap
-    exactly, for every k; otherwise the sum over rivals bounds all gaps. Each cell holds the largest value from it on.
-
-    >>> bool((np.diff(wrongly_dismissed(5, 3.0)) <= 0).all()), bool(wrongly_dismissed(2, 3.0).max() < 1e-6)
-    (True, True)
-    """
-    weight = np.exp(-((_Y + margin) ** 2) / 2) / math.sqrt(2 * math.pi) * _STEP
-    values = np.zeros(len(_GAPS) - 1)
-    if m > 2:
-        one = _tied_rivals(1) @ weight + _ROUNDING
-        if tied:
-            values = np.max([_tied_rivals(k) @ weight for k in range(1, min(m - 2, _MOST_TIED) + 1)], axis=0)
-        if not tied or m - 2 > _MOST_TIED:
-            values = np.minimum((m - 2) * one, ndtr(-margin / math.sqrt(2)))  # never more than being dismissed at all
-    from_here: Tail = np.maximum.accumulate(np.maximum(values, 0.0)[::-1])[::-1] + _ROUNDING
-    return from_here
-
-
+Tail: TypeAlias = NDArray[np.float64]
+"""Probabilities, or a function of the loss, by cells of gaps."""
 REACH = 0.7
 """The share of the tolerance at which what a look lost makes failure certain, in the count."""
+SELECTION_SHARE = 0.5
+"""The selection's share of the failure probability that it has together with the look before it."""
+LEFT_OVER = 1.5
+"""Factors without effect that a look is to leave undecided, on average."""
 ANY_COUPLING = 1e9
-"""Where a union bound is used, factors may depend on each other as they like."""
-SELECTION_SHARE = 0.5  # of the failure probability that a look and the selection after it have together
-LEFT_OVER = 1.5  # factors without effect that a look is to leave undecided, on average
-_MOST_LEFT = 0.1  # and at most this share of them
-_APART = 2.2 * math.sqrt(2)  # standard errors of a level mean by which a level must be behind to be dropped
-_SAFE_MARGIN = 4.5  # standard errors by which two levels of a parent are hardly ever closer than they should be
-_COUPLED = 1.25  # coupling of the designs that are made, less one, times runs per parameter; about
-_COUPLED_MORE, _FEW_LEVELS = 0.05, 6  # and more for every level that a factor has more
+"""The coupling that is allowed where a union bound is used: factors may depend on each other in any way."""
+GAP_STEP, N_GAPS = 0.05, 180
+"""Cells of gaps: from 0 to 9 standard errors, the last one for all beyond."""
+_GAPS = GAP_STEP * np.arange(N_GAPS + 1)
+"""The ends of these cells."""
+_LOSS_CELLS = {"slippage": 400, "proven": 200}
+"""Cells of the losses from 0 to REACH tolerances, by certificate."""
+_MOST_LEFT = 0.1
+"""The largest share of factors without effect that a look is to leave undecided."""
+_APART = 2.2 * math.sqrt(2)
+"""Standard errors of a level mean by which a level must be behind to be dropped: 2.2 of a difference."""
+_SAFE_MARGIN = 4.5
+"""Standard errors by which the difference of two levels of a parent is hardly ever too small."""
+_MOST_TIED = 8
+"""Rivals with one gap that are counted exactly; more are bounded by a sum."""
+_USUAL_COUPLING = 1.25
+"""About the coupling of the designs that are made, less one, times runs per parameter."""
+_COUPLING_PER_LEVEL, _FEW_LEVELS = 0.05, 6
+"""What that grows by for every level beyond so many."""
+_FIRST_COUPLING, _MOST_COUPLING = 1.2, 2.0
+"""The coupling that planning begins with, and the largest that a look is planned for."""
 _MUCH_LONGER = 2.0**24
-_CELLS = {"slippage": 400, "proven": 200}
+"""A look that would be longer than the first guess by this factor is not planned."""
+_ERRORS = np.linspace(-9.0, 9.0, 361)
+"""The points at which normal errors are integrated."""
+_ERROR_STEP = float(_ERRORS[1] - _ERRORS[0])
+"""Their distance."""
+_DENSITY = np.exp(-_ERRORS * _ERRORS / 2) / math.sqrt(2 * math.pi)
+"""The standard normal density at these points."""
+_ROUNDING = 2e-7
+"""More than the error of these integrals; it is added to what they give."""
 
 
 @serialisable("Look")
@@ -128,8 +92,61 @@ class Look:
         return bool(ordered[-2] - ordered[0] < dict(self.spread)[len(effects)] * standard_error)
 
 
+@lru_cache(maxsize=256)
+def null_spread(m: int, left: float) -> float:
+    """The spread from the second best to the worst of m equal levels that is exceeded with probability `left`.
+
+    P(spread < s) = m E[D^(m-1) + (m-1) (1 - Phi(Y+s)) D^(m-2)], D = Phi(Y+s) - Phi(Y), Y the worst level's error.
+
+    >>> round(null_spread(4, 0.05), 2)
+    2.68
+    """
+    if m == 2:
+        return 0.05  # the second best is the worst, so any threshold above 0 will do
+    low, high = 0.0, 12.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        inside = ndtr(_ERRORS + middle) - ndtr(_ERRORS)
+        below = inside ** (m - 1) + (m - 1) * ndtr(-_ERRORS - middle) * inside ** (m - 2)
+        low, high = (middle, high) if m * float(_DENSITY @ below) * _ERROR_STEP < 1 - left else (low, middle)
+    return high
+
+
+@lru_cache(maxsize=_MOST_TIED)
+def _tied_rivals(k: int) -> Tail:
+    """[gap, y]: of k rivals a gap behind the best, whose error is u < y, some are above u and at most one above y."""
+    high = ndtr(_ERRORS + _GAPS[1:, None])
+    at_most_one = high**k + k * high ** (k - 1) * (1 - high)
+    none_above = cumulative_simpson(_DENSITY * ndtr(_ERRORS + _GAPS[:-1, None]) ** k, x=_ERRORS, initial=0)
+    table: Tail = at_most_one * ndtr(_ERRORS) - none_above
+    return table
+
+
+def wrongly_dismissed(m: int, margin: float, tied: bool = True) -> Tail:
+    """P(dismissed and the leader is at least a gap behind the best), by cells of the gap; all in standard errors.
+
+    A parent's best level has error u, its worst one, min_effect below, v. Unless the best level leads it is at most
+    second, so the factor is dismissed only if u < v - margin; some rival, error x and gap g, must lead: x - g > u.
+    Rivals other than the leader must not exceed v - margin either. `tied` counts k <= m - 2 rivals with one gap
+    exactly, for every k; otherwise the sum over rivals bounds all gaps. Each cell holds the largest value from it on.
+
+    >>> bool((np.diff(wrongly_dismissed(5, 3.0)) <= 0).all()), bool(wrongly_dismissed(2, 3.0).max() < 1e-6)
+    (True, True)
+    """
+    weight = np.exp(-((_ERRORS + margin) ** 2) / 2) / math.sqrt(2 * math.pi) * _ERROR_STEP
+    values = np.zeros(len(_GAPS) - 1)
+    if m > 2:
+        one = _tied_rivals(1) @ weight + _ROUNDING
+        if tied:
+            values = np.max([_tied_rivals(k) @ weight for k in range(1, min(m - 2, _MOST_TIED) + 1)], axis=0)
+        if not tied or m - 2 > _MOST_TIED:
+            values = np.minimum((m - 2) * one, ndtr(-margin / math.sqrt(2)))  # never more than being dismissed at all
+    from_here: Tail = np.maximum.accumulate(np.maximum(values, 0.0)[::-1])[::-1] + _ROUNDING
+    return from_here
+
+
 def _spread(m: int, effect: float, left: float) -> float:
-    """Below this spread a factor is dismissed: where that is nearly free of risk, more than it needs to be."""
+    """Below this spread a factor is dismissed: the spread of equal levels, or more where that hardly adds risk."""
     return max(null_spread(m, left), effect - _SAFE_MARGIN)
 
 
@@ -177,7 +194,7 @@ def look_risk(
     >>> risks[0] > risks[1] > 0.04
     True
     """
-    cells = _CELLS["proven" if proven else "slippage"]
+    cells = _LOSS_CELLS["proven" if proven else "slippage"]
     losses = np.arange(cells + 1, dtype=np.float64) * (REACH * tolerance / cells)
     growth = np.expm1(coupling * np.log(1 / selection) * np.minimum(np.arange(1, cells + 2), cells) / cells)
     terms: list[float] = []
@@ -221,7 +238,7 @@ def plan_look(
         longest = high * _MUCH_LONGER
         while too_risky(high):
             low, high = high, 2 * high
-            if high > longest:  # so small a risk is beyond the tables of tails
+            if high > longest:  # the tables of tails do not reach to so small a risk
                 return math.inf
         while high - low > 0.001 * high:
             middle = (low + high) / 2
@@ -230,13 +247,13 @@ def plan_look(
 
     n_parameters = sum(m - 1 for m, _ in factors)
     most_levels = max(m for m, _ in factors)
-    usual = _COUPLED + _COUPLED_MORE * max(most_levels - _FEW_LEVELS, 0)
-    coupling, n_runs = (1.0, length(1.0)) if len(factors) == 1 else (1.2, length(1.2))
+    usual = _USUAL_COUPLING + _COUPLING_PER_LEVEL * max(most_levels - _FEW_LEVELS, 0)
+    coupling, n_runs = (1.0, length(1.0)) if len(factors) == 1 else (_FIRST_COUPLING, length(_FIRST_COUPLING))
     # the shorter the look, the more its factors share: a few steps to a length and a coupling that go together;
     # where no length would do for the usual coupling, none is planned for less: there may be no such design
     for _ in range(3 if len(factors) > 1 else 0):
         if math.isfinite(n_runs):
-            coupling = min(1 + usual * n_parameters / n_runs, 2.0)
+            coupling = min(1 + usual * n_parameters / n_runs, _MOST_COUPLING)
             n_runs = length(coupling)
     whole = sorted({m for m, is_whole in factors if is_whole}) if math.isfinite(n_runs) else []
     spread = tuple((m, _spread(m, min_effect / math.sqrt(m / n_runs), left)) for m in whole)

@@ -8,6 +8,7 @@ so that few points do (docs/theory, section 3).
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
@@ -15,10 +16,14 @@ from numpy.typing import NDArray
 
 from levers.core.certificates.tails import CURVATURE, slippage_tail, tail_shape
 
-Values = NDArray[np.float64]
-_FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
-_BLOCK = 8  # gaps over which increments are bounded together
-_WIDEST = 0.5  # cell, in standard errors, for which the bound is proven
+Values: TypeAlias = NDArray[np.float64]
+"""V at the points of the grid."""
+_FAR = 7.0
+"""Gaps beyond this many standard errors are bounded by their tail times 1."""
+_BLOCK = 8
+"""Gaps over which increments are bounded together."""
+_WIDEST = 0.5
+"""The widest cell, in standard errors, for which the bound is proven."""
 
 
 def dp_bound(
@@ -45,12 +50,12 @@ def dp_bound(
 
 
 def grid_cells(scale: float, proven: bool) -> int:
-    """Cells of the grid."""
+    """Cells of the grid: more where a standard error is small against the tolerance."""
     return min(200, max(100, int(4 * scale))) if proven else max(120, int(5 * scale))
 
 
 def dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:
-    """About how many numbers a bound computes."""
+    """About how many numbers `dp_bound` computes."""
     cells = grid_cells(scale, proven)
     gaps = [min(cells, _FAR * math.sqrt(m) / scale * cells) for m in levels]
     if proven:
@@ -59,11 +64,11 @@ def dp_work(levels: Sequence[int], scale: float, proven: bool) -> float:
 
 
 class _Stage:
-    """What a factor with m levels does to V on a grid, V being at most the line between its values at two points.
+    """The step of the programme for a factor with m levels, V being bounded by lines between the points of a grid.
 
-    Made once for all factors with as many levels. `tail` bounds h from above on the lines between gaps, `jump` is h at
-    the gap that just fails (or at the last one), `falls` bounds by how much `tail` falls in a cell, over blocks. `tilt`
-    and `sag` times increments of V bound by how much V can rise above the line between points.
+    It is made once for all factors with the same number of levels. `tail` bounds h from above on lines between gaps,
+    `jump` is h at the gap that just fails (or at the last one), `falls` bounds by how much `tail` falls in a cell, over
+    blocks. `tilt` and `sag` times increments of V bound by how much V can rise above the line between points.
     """
 
     def __init__(self, m: int, scale: float, grid: int) -> None:
@@ -79,8 +84,8 @@ class _Stage:
         self.tilt = shape.slope * width / 4
         self.bend = math.ceil(shape.bend / width) + 1
         self.falls = np.maximum.reduceat(self.tail[:-1] - self.tail[1:], np.arange(0, n_gaps, _BLOCK))
-        # windows over what is filled in for each factor, a row for each gap: V after it, and the largest increments of
-        # blocks; strides by hand, because a stage is made for a few factors only
+        # sliding windows over two buffers, a row for each gap: V after it, and the largest increments of blocks;
+        # strides are set by hand, because numpy's own helper costs more than the few steps that a stage is made for
         self._after = np.ones(grid + 1 + max(n_gaps, self.bend))
         step = self._after.itemsize
         self._higher = as_strided(self._after, (n_gaps + 1, grid + 1), (step, step), writeable=False)
@@ -92,7 +97,7 @@ class _Stage:
     def before(self, value: Values) -> Values:
         """V before this factor, from V after it."""
         last = len(value) - 1
-        top = max(1.0, value[last])  # a bound above 1 is not cut: that would lower the lines beside it
+        top = max(1.0, value[last])  # a bound above 1 is not cut, because that would lower the lines beside it
         self._after[: last + 1] = value
         self._after[last + 1 :] = top
         near = self._after[self.bend : self.bend + last].copy()

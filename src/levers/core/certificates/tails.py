@@ -8,27 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-STEP = 0.005
+STEP, LAST = 0.005, 9.0
+"""The table of each tail has gaps from 0 to LAST standard errors, STEP apart."""
 CURVATURE = 0.2420
 """No tail's second derivative is larger than this: the largest slope of the standard normal density, rounded up."""
-LAST = 9.0
+_GAPS = np.arange(0.0, LAST + STEP / 2, STEP)
+"""The gaps of the table."""
+_ROWS_AT_ONCE = 200
+"""Gaps that are integrated at once."""
 _ROUNDING = 1e-12
-_TABLE = np.arange(0.0, LAST + STEP / 2, STEP)
-
-
-@lru_cache(maxsize=256)
-def _tail_table(n_rivals: int) -> NDArray[np.float64]:
-    """h_q on the grid 0, STEP, ..., LAST. The trapezoid rule is exact up to rounding, which is added."""
-    width = 0.05
-    z = np.arange(-9.5, 9.5 + width / 2, width)
-    weight = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * width
-    values = np.empty_like(_TABLE)
-    for begin in range(0, len(_TABLE), 200):
-        part = _TABLE[begin : begin + 200]
-        values[begin : begin + 200] = 1.0 - (ndtr(z + part[:, None]) ** n_rivals) @ weight
-    table = np.clip(values + _ROUNDING, 0.0, 1.0)
-    table.flags.writeable = False
-    return table
+"""More than the rounding error of an integral; it is added."""
 
 
 class Shape(NamedTuple):
@@ -36,18 +25,6 @@ class Shape(NamedTuple):
 
     bend: float
     slope: float
-
-
-@lru_cache(maxsize=256)
-def tail_shape(n_rivals: int) -> Shape:
-    """The shape of h_q. Its density is log-concave, so it has one mode, where the differences of the table are largest.
-
-    >>> tail_shape(1).bend <= 0.01, round(tail_shape(1).slope, 3)
-    (True, 0.283)
-    """
-    falls = -np.diff(_tail_table(n_rivals))
-    at = int(falls.argmax())
-    return Shape((at + 2) * STEP, float(falls[at]) / STEP + CURVATURE * STEP)
 
 
 def slippage_tail(n_rivals: int, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -69,4 +46,31 @@ def slippage_tail(n_rivals: int, gaps: NDArray[np.float64]) -> NDArray[np.float6
 
 def tail_grid(n_rivals: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells of the table: upper ends of the gaps, and h at their lower ends (so that products are upper bounds)."""
-    return _TABLE[1:], _tail_table(n_rivals)[:-1]
+    return _GAPS[1:], _tail_table(n_rivals)[:-1]
+
+
+@lru_cache(maxsize=256)
+def tail_shape(n_rivals: int) -> Shape:
+    """The shape of h_q. Its density is log-concave, so it has one mode, where the differences of the table are largest.
+
+    >>> tail_shape(1).bend <= 0.01, round(tail_shape(1).slope, 3)
+    (True, 0.283)
+    """
+    falls = -np.diff(_tail_table(n_rivals))
+    at = int(falls.argmax())
+    return Shape((at + 2) * STEP, float(falls[at]) / STEP + CURVATURE * STEP)
+
+
+@lru_cache(maxsize=256)
+def _tail_table(n_rivals: int) -> NDArray[np.float64]:
+    """h_q on the grid 0, STEP, ..., LAST. The trapezoid rule is exact up to rounding, which is added."""
+    width = 0.05
+    z = np.arange(-9.5, 9.5 + width / 2, width)
+    weight = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * width
+    values = np.empty_like(_GAPS)
+    for begin in range(0, len(_GAPS), _ROWS_AT_ONCE):
+        part = _GAPS[begin : begin + _ROWS_AT_ONCE]
+        values[begin : begin + _ROWS_AT_ONCE] = 1.0 - (ndtr(z + part[:, None]) ** n_rivals) @ weight
+    table = np.clip(values + _ROUNDING, 0.0, 1.0)
+    table.flags.writeable = False
+    return table

@@ -17,6 +17,8 @@ from levers.core.model.level_index import level_pairs, offsets
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
+ORDERS = (2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 25, 27, 29, 31, 32)
+"""Orders for which a field is made, ascending: all prime powers up to 32."""
 _POLYNOMIALS: dict[int, tuple[int, tuple[int, ...]]] = {
     # order: (characteristic, coefficients of x^e = ..., lowest first), from an irreducible polynomial of degree e
     4: (2, (1, 1)),
@@ -27,8 +29,13 @@ _POLYNOMIALS: dict[int, tuple[int, tuple[int, ...]]] = {
     27: (3, (2, 1, 0)),
     32: (2, (1, 0, 1, 0, 0)),
 }
-ORDERS = (2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 25, 27, 29, 31, 32)
-"""Orders for which a field is made, ascending: all prime powers up to 32."""
+"""Irreducible polynomials, for the orders that are powers of a prime."""
+_MOST_KEPT = 200_000
+"""Cells of the largest array that is made with all its columns, to be cached for any number of them."""
+_CELLS_AT_ONCE = 500_000
+"""Cells that are collapsed at once."""
+_MOST_CHECKED = 450
+"""Levels of the largest array whose pairs of levels are all counted when it is made."""
 
 
 class Field(NamedTuple):
@@ -37,6 +44,14 @@ class Field(NamedTuple):
     order: int
     add: NDArray[np.int16]
     times: NDArray[np.int16]
+
+
+class ArraySize(NamedTuple):
+    """The array that fits: s levels, exponent e, s^e runs."""
+
+    order: int
+    exponent: int
+    n_runs: int
 
 
 @lru_cache(maxsize=32)
@@ -70,19 +85,6 @@ def finite_field(order: int) -> Field:
     return Field(order, add.astype(np.int16), times.astype(np.int16))
 
 
-_MOST_KEPT = 200_000  # cells of an array that is made with all its columns
-_AT_ONCE = 500_000  # cells that are collapsed at once
-_MOST_CHECKED = 450  # levels of an array up to which all pairs are counted when it is made
-
-
-class ArraySize(NamedTuple):
-    """The array that fits: s levels, exponent e, s^e runs."""
-
-    order: int
-    exponent: int
-    n_runs: int
-
-
 @lru_cache(maxsize=1024)
 def smallest_array(most_levels: int, n_factors: int) -> ArraySize | None:
     """The Rao-Hamming array with the fewest runs, or None when a factor has more than 32 levels.
@@ -98,23 +100,23 @@ exponent=4, n_runs=16))
 
 @lru_cache(maxsize=1024)
 def sizes_of_arrays(most_levels: int, n_factors: int) -> tuple[ArraySize, ...]:
-    """The arrays that fit, one for each order: the more symbols there are for a level, the more even they can be used.
+    """The arrays that fit, one for each order. The more symbols stand for a level, the more evenly levels are used.
 
     >>> [size.n_runs for size in sizes_of_arrays(16, 12)]
     [256, 289, 361, 529, 625, 729, 841, 961, 1024]
     """
-    found: list[ArraySize] = []
+    sizes: list[ArraySize] = []
     for order in ORDERS:
         if order >= most_levels:
             exponent = 1
             while (order**exponent - 1) // (order - 1) < n_factors:
                 exponent += 1
-            found.append(ArraySize(order, exponent, order**exponent))
-    return tuple(found)
+            sizes.append(ArraySize(order, exponent, order**exponent))
+    return tuple(sizes)
 
 
 def exact_array(sizes: Sequence[int]) -> ArraySize | None:
-    """The array that needs no collapsing: there is one if all factors have as many levels, and a field has as many.
+    """The array that needs no collapsing: all factors have the same number of levels, and a field has it too.
 
     >>> exact_array((4,) * 30), exact_array((3, 4)), exact_array((6, 6))
     (ArraySize(order=4, exponent=4, n_runs=256), None, None)
@@ -135,7 +137,7 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     if n_points < n_columns:
         raise ValueError(f"{order}^{exponent} runs carry {n_points} columns, not {n_columns}")
     if n_columns < n_points and order**exponent * n_points <= _MOST_KEPT:
-        return rao_hamming(order, exponent, n_points)[:, :n_columns]  # made once for any number of columns
+        return rao_hamming(order, exponent, n_points)[:, :n_columns]  # cached once for any number of columns
     field = finite_field(order)
     vectors = _vectors(order, exponent)
     points = _projective_points(order, exponent)[:n_columns]
@@ -145,12 +147,13 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     rows.flags.writeable = False
     levels = [order] * n_columns
     if order * n_columns <= _MOST_CHECKED and not is_orthogonal(pair_counts(rows, levels), levels, len(rows)):
-        raise RuntimeError(f"the array of {order}^{exponent} runs is not orthogonal")  # certificates rest on it
+        # certificates rest on this, so it is counted, not assumed
+        raise RuntimeError(f"the array of {order}^{exponent} runs is not orthogonal")
     return rows
 
 
 def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.random.Generator) -> Codes:
-    """Which level stands for which symbol of an array: for each factor, a row for each copy.
+    """Which level each symbol of an array stands for: for each factor, a row for each copy.
 
     Which levels get a spare symbol rotates from copy to copy, so each level of a factor is favoured equally often, up
     to one copy. Symbols are renamed at random in every copy.
@@ -159,7 +162,7 @@ def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.ra
     [2, 1]
     """
     count = np.asarray(sizes)[:, None]
-    spare = np.where(order % count, order % count, 1)  # so many levels are favoured; the next copy goes on after them
+    spare = np.where(order % count, order % count, 1)  # levels with one symbol more; the next copy goes on after them
     turns = rng.permuted(spare * np.arange(n_copies) + rng.integers(count), axis=1)
     symbols = rng.permuted(np.broadcast_to(np.arange(order), (len(sizes), n_copies, order)), axis=2)
     levels: Codes = ((symbols + turns[:, :, None]) % count[:, :, None]).astype(np.int16)
@@ -167,7 +170,7 @@ def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.ra
 
 
 def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
-    """Copies of an array, as many as `levels` has for each factor, in which levels stand for symbols.
+    """Copies of an array, one for each row that `levels` has for a factor, with levels in place of symbols.
 
     >>> rows = collapsed_copies(rao_hamming(3, 2, 2), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
     >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
@@ -175,7 +178,7 @@ def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
     """
     n_factors, n_copies, order = levels.shape
     columns = np.empty((n_factors, n_copies, len(rows)), dtype=np.int16)
-    at_once = max(_AT_ONCE // max(n_copies * len(rows), 1), 1)
+    at_once = max(_CELLS_AT_ONCE // max(n_copies * len(rows), 1), 1)
     for begin in range(0, n_factors, at_once):
         some = levels[begin : begin + at_once]
         at = rows.T[begin : begin + at_once, None, :] + order * np.arange(some.size // order).reshape(-1, n_copies, 1)
@@ -184,7 +187,7 @@ def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
 
 
 def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> NDArray[np.int64]:
-    """The pair counts of those copies, without the rows: in a copy, all pairs of symbols come up equally often.
+    """The pair counts of those copies, without the rows: in a copy all pairs of symbols occur equally often.
 
     >>> size, levels = ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0))
     >>> bool((collapsed_counts(size, [2, 3], levels)
@@ -195,7 +198,7 @@ def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> ND
     d, n_copies = int(starts[-1]), levels.shape[1]
     places = levels + starts[:-1, None, None] + d * np.arange(n_copies)[:, None]
     n_symbols = np.bincount(places.ravel(), minlength=d * n_copies).reshape(n_copies, d)
-    quick = n_symbols.astype(np.float64)  # whole numbers far below 2^53
+    quick = n_symbols.astype(np.float64)  # whole numbers far below 2^53: products are exact, and faster than integers
     once = size.n_runs // size.order
     counts = (once // size.order) * (quick.T @ quick)
     counts[level_pairs(tuple(sizes))] = 0
@@ -214,7 +217,7 @@ def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) 
     """
     single = counts.diagonal()
     starts = offsets(sizes)
-    # the first factor against all others mostly tells, and costs little
+    # the first factor against all others mostly decides it, and costs little
     if (counts[: starts[1], starts[1] :] * n_runs != np.outer(single[: starts[1]], single[starts[1] :])).any():
         return False
     different = counts * n_runs != np.outer(single, single)

@@ -1,5 +1,6 @@
-"""Designs for a number of runs, and how long a design is: exact arrays where they fit, searched ones where they
-do not (docs/decisions/0009).
+"""A design for a number of runs, or for a precision: exact arrays where they fit, searched rows where they do not.
+
+docs/decisions/0009 says which design is used where, and what each costs.
 """
 
 import math
@@ -27,17 +28,27 @@ from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
 MANY_LEVELS = 300
-"""Levels of all factors together from which on a round of a search takes long: few runs are searched for then."""
+"""Levels of all factors together beyond which a search takes long, so that only short designs are searched."""
 MOST_WITH_MANY = 400
-"""Runs that are searched for then."""
+"""Runs of the longest design that is searched with so many levels."""
 MOST_MIXED_LEVELS = 1000
 """Levels of all factors together up to which arrays, and mixes of them, are tried first; beyond, they are very long."""
 MOST_UNEVEN = 0.03
-"""A rarer level than this is worth evening out, where only precision inside factors counts."""
+"""A level that is rarer by more than this share is evened out, where only precision inside factors counts."""
 MOST_BEYOND = 0.015
-"""The share of runs by which whole copies of a factorial or an exact array may be longer: what searches lose, about."""
+"""The share of runs by which whole copies of a factorial or an array may be longer: about what a search would lose."""
 WHOLE_COPIES = 5
 """From this many copies of an array on, a design is rounded up to whole copies."""
+NEARLY_WHOLE = 0.75
+"""A rest of more than this share of an array is rounded up to a whole copy."""
+LONG_REST = 2.5
+"""A rest too long to be searched is rounded up to a whole copy of an array that is no longer than this many times."""
+LEAST_OF_BUDGET = 0.8
+"""The share of a budget that a mix of arrays must be worth; the rest is filled up with searched rows."""
+ROUNDING = 1e-9
+"""What is exactly enough may be measured as too little by this share."""
+LENGTHENED = 1.006
+"""A design that was not enough is made longer than what it lacked by this factor, so that a second try is enough."""
 
 
 def make_design(
@@ -47,11 +58,11 @@ def make_design(
     even: bool = False,
     effort: Effort = "usual",
 ) -> Design:
-    """A design of at least `n_runs` runs, as good as is cheap to find; levels and runs are shuffled by the seed.
+    """A design of at least `n_runs` runs, the best that is found quickly; levels and runs are shuffled by the seed.
 
     Copies of the full factorial or of an exact array where they fit, else nearly orthogonal rows; for very many levels
     or runs copies of a collapsed array. With `even`, levels are used equally often even where that costs an array its
-    orthogonality. `effort` is for searches.
+    orthogonality. `effort` is how long a search may take.
     """
     rng = np.random.default_rng(seed)
     if factorial_fits(sizes, n_runs):
@@ -59,6 +70,113 @@ def make_design(
     size = exact_array(sizes) or smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
     return assembled(sizes, size, copies, rest, rng, even, effort)
+
+
+@lru_cache(maxsize=4)  # only a few, because the largest designs have hundreds of MB
+def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Effort = "usual") -> Design:
+    """A design of at most `most_runs` runs, for a fixed budget. `effort` is how long a search may take.
+
+    >>> largest_design((3, 3, 3), 26, seed=0).n_runs
+    26
+    """
+    rng = np.random.default_rng(seed)
+    size = exact_array(sizes)
+    if size is None and _is_mixed(sizes, most_runs):
+        for mix in mixes(sizes, LEAST_OF_BUDGET * most_runs, float(most_runs))[:1]:
+            rest = most_runs - mix.n_runs
+            more = rest_rows(sizes, rest, rng, effort) if rest else None
+            return mixed_design(sizes, mix, seed, more)
+    design = make_design(sizes, most_runs, seed, effort=effort)
+    if design.n_runs <= most_runs:
+        return design
+    size = size or smallest_array(max(sizes), len(sizes))
+    short = size is None or most_runs <= most_searched(sizes)
+    copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
+    return assembled(sizes, size, copies, rest, rng, effort=effort)
+
+
+@lru_cache(maxsize=4)
+def certified_design(
+    sizes: tuple[int, ...],
+    runs_if_ideal: float,
+    seed: int,
+    single: bool = False,
+    most_coupling: float = math.inf,
+    effort: Effort = "usual",
+) -> Design:
+    """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
+
+    With `single` only precision inside factors counts: because only one factor can lose anything, or because what
+    factors share is bounded by `most_coupling`. A few lengths are tried, each from what the last one was short of.
+
+    >>> design = certified_design((3, 4, 2), 50.0, seed=1)
+    >>> design.n_runs / design.inflation >= 50
+    True
+    """
+    coupled = math.isfinite(most_coupling)  # else the coupling need not be measured
+    least = runs_if_ideal * (1 - ROUNDING)
+    wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
+    tried_up_to = 0.0  # arrays of up to this length were tried
+    while True:
+        longest = math.inf if _is_mixed(sizes, wanted) else wanted
+        for design in _array_designs(sizes, runs_if_ideal, seed, tried_up_to, longest):
+            if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
+                return design
+        tried_up_to = longest
+        design = make_design(sizes, math.ceil(wanted), seed, even=coupled, effort=effort)
+        too_coupled = coupled and design.coupling > most_coupling
+        if design.n_runs / design.charge(single) >= least and not too_coupled:
+            return design
+        wanted = _better_length(design, design.charge(single), runs_if_ideal, too_coupled)
+
+
+def _array_designs(
+    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, above: float, most_runs: float
+) -> Iterator[Design]:
+    """Designs of whole arrays that may be worth so many runs, of more than `above` and up to `most_runs`, in order."""
+    if above >= most_runs:
+        return
+    exact = exact_array(sizes)
+    candidates: list[Mix] = []
+    least = sum(sizes) - len(sizes) + 2.0  # a run more than parameters, to estimate the noise with
+    if exact is not None:
+        copies = math.ceil(max(runs_if_ideal * (1 - ROUNDING), least) / exact.n_runs)
+        candidates.append(Mix(copies * exact.n_runs, copies * exact.n_runs, ((exact, copies),)))
+    if len(sizes) > 1 and sum(sizes) <= MOST_MIXED_LEVELS:
+        candidates += mixes(sizes, runs_if_ideal)
+    for mix in sorted(candidates, key=lambda mix: mix.n_runs):
+        if least <= mix.n_runs and above < mix.n_runs <= most_runs:
+            yield mixed_design(sizes, mix, seed)
+        if exact is not None and mix.parts[0][0] == exact and len(mix.parts) == 1:
+            return  # an exact array is always enough
+
+
+def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
+    """The length to try first: ideal runs, and about what searched or random designs of that length lose.
+
+    Short designs of very many levels are random: with p parameters their least eigenvalue is about (1 - sqrt(p / n))^2,
+    and a factor's own errors are n / (n - p) times the ideal ones.
+    """
+    n_parameters = sum(sizes) - len(sizes)
+    if sum(sizes) > MOST_MIXED_LEVELS and runs_if_ideal < n_parameters:
+        return runs_if_ideal + n_parameters + (0.0 if single else 2 * math.sqrt(runs_if_ideal * n_parameters))
+    length = runs_if_ideal
+    for _ in range(4 if len(sizes) > 1 else 0):
+        share = n_parameters / max(length, 1.0)
+        lost = max(0.75 * share**2, 0.1 * share) if single else 1.6 * share
+        length = runs_if_ideal * (1 + min(lost, 1.0))
+    return length
+
+
+def _better_length(tried: Design, charge: float, runs_if_ideal: float, too_coupled: bool) -> float:
+    """The length to try after a design that was not enough: what it was short of, and a little more."""
+    n, excess = tried.n_runs, min(charge - 1.0, 1.0)
+    far = too_coupled or excess == 1.0
+    if far and sum(tried.sizes) > MOST_MIXED_LEVELS:  # a random design: n / charge is (sqrt(n) - lost)^2
+        better = (math.sqrt(runs_if_ideal) + math.sqrt(n) - math.sqrt(n / charge)) ** 2
+    else:  # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
+        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * n)) / 2
+    return max(LENGTHENED * better, 1.02 * n if far else 0.0, n + 1.0)
 
 
 def assembled(
@@ -140,8 +258,8 @@ def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int
     if n_runs <= most_searched(sizes):
         return 0, n_runs
     searched = rest <= most_searched(sizes)
-    too_long = not searched and size.n_runs <= 2.5 * rest and sum(sizes) <= MOST_MIXED_LEVELS
-    nearly_whole = rest > 0.75 * size.n_runs and not (even and copies and searched)
+    too_long = not searched and size.n_runs <= LONG_REST * rest and sum(sizes) <= MOST_MIXED_LEVELS
+    nearly_whole = rest > NEARLY_WHOLE * size.n_runs and not (even and copies and searched)
     whole = rest and (copies >= WHOLE_COPIES or nearly_whole or too_long)
     return (copies + 1, 0) if whole else (copies, rest)
 
@@ -151,115 +269,7 @@ def most_searched(sizes: tuple[int, ...]) -> int:
     return MOST_SEARCHED if sum(sizes) <= MANY_LEVELS else MOST_WITH_MANY
 
 
-def _mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
+def _is_mixed(sizes: tuple[int, ...], n_runs: float) -> bool:
     """Whether so long a design is put together from arrays."""
     long = n_runs > most_searched(sizes) and not factorial_fits(sizes, n_runs)
     return long and sum(sizes) <= MOST_MIXED_LEVELS
-
-
-@lru_cache(maxsize=4)  # the largest have hundreds of MB
-def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Effort = "usual") -> Design:
-    """A design of at most `most_runs` runs, for a fixed budget. `effort` is for searches.
-
-    >>> largest_design((3, 3, 3), 26, seed=0).n_runs
-    26
-    """
-    rng = np.random.default_rng(seed)
-    size = exact_array(sizes)
-    if size is None and _mixed(sizes, most_runs):
-        for mix in mixes(sizes, 0.8 * most_runs, float(most_runs))[:1]:
-            rest = most_runs - mix.n_runs
-            more = rest_rows(sizes, rest, rng, effort) if rest else None
-            return mixed_design(sizes, mix, seed, more)
-    design = make_design(sizes, most_runs, seed, effort=effort)
-    if design.n_runs <= most_runs:
-        return design
-    size = size or smallest_array(max(sizes), len(sizes))
-    short = size is None or most_runs <= most_searched(sizes)
-    copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
-    return assembled(sizes, size, copies, rest, rng, effort=effort)
-
-
-@lru_cache(maxsize=4)
-def certified_design(
-    sizes: tuple[int, ...],
-    runs_if_ideal: float,
-    seed: int,
-    single: bool = False,
-    most_coupling: float = math.inf,
-    effort: Effort = "usual",
-) -> Design:
-    """A design that is worth at least `runs_if_ideal` ideal runs: n / inflation >= that number, as measured.
-
-    With `single` only precision inside factors counts: because only one factor can lose anything, or because what
-    factors share is bounded by `most_coupling`. A few lengths are tried, each from what the last one was short of.
-
-    >>> design = certified_design((3, 4, 2), 50.0, seed=1)
-    >>> design.n_runs / design.inflation >= 50
-    True
-    """
-
-    coupled = math.isfinite(most_coupling)  # else nothing is asked, and nothing need be measured
-    least = runs_if_ideal * (1 - 1e-9)  # what is exact may be measured a rounding error too low
-    wanted = max(_first_length(sizes, runs_if_ideal, single), sum(sizes) - len(sizes) + 2.0)
-    arrays_tried = 0.0  # up to this length
-    while True:
-        longest = math.inf if _mixed(sizes, wanted) else wanted
-        for design in _of_arrays(sizes, runs_if_ideal, seed, arrays_tried, longest):
-            if design.n_runs / design.charge(single) >= least and (not coupled or design.coupling <= most_coupling):
-                return design
-        arrays_tried = longest
-        design = make_design(sizes, math.ceil(wanted), seed, even=coupled, effort=effort)
-        too_coupled = coupled and design.coupling > most_coupling
-        if design.n_runs / design.charge(single) >= least and not too_coupled:
-            return design
-        wanted = _better_length(design, design.charge(single), runs_if_ideal, too_coupled)
-
-
-def _of_arrays(
-    sizes: tuple[int, ...], runs_if_ideal: float, seed: int, above: float, most_runs: float
-) -> Iterator[Design]:
-    """Designs of whole arrays that may be worth so many runs, of more than `above` and up to `most_runs`, in order."""
-    if above >= most_runs:
-        return
-    exact = exact_array(sizes)
-    found: list[Mix] = []
-    least = sum(sizes) - len(sizes) + 2.0  # something must be left to see the noise by
-    if exact is not None:
-        copies = math.ceil(max(runs_if_ideal * (1 - 1e-9), least) / exact.n_runs)
-        found.append(Mix(copies * exact.n_runs, copies * exact.n_runs, ((exact, copies),)))
-    if len(sizes) > 1 and sum(sizes) <= MOST_MIXED_LEVELS:
-        found += mixes(sizes, runs_if_ideal)
-    for mix in sorted(found, key=lambda mix: mix.n_runs):
-        if least <= mix.n_runs and above < mix.n_runs <= most_runs:
-            yield mixed_design(sizes, mix, seed)
-        if exact is not None and mix.parts[0][0] == exact and len(mix.parts) == 1:
-            return  # it cannot fail
-
-
-def _first_length(sizes: tuple[int, ...], runs_if_ideal: float, single: bool) -> float:
-    """The length to try first: about what searched designs take more than ideal ones, or random ones.
-
-    Short designs of very many levels are random: with p parameters their least eigenvalue is about (1 - sqrt(p / n))^2,
-    and a factor's own errors are n / (n - p) times the ideal ones.
-    """
-    n_parameters = sum(sizes) - len(sizes)
-    if sum(sizes) > MOST_MIXED_LEVELS and runs_if_ideal < n_parameters:
-        return runs_if_ideal + n_parameters + (0.0 if single else 2 * math.sqrt(runs_if_ideal * n_parameters))
-    length = runs_if_ideal
-    for _ in range(4 if len(sizes) > 1 else 0):
-        share = n_parameters / max(length, 1.0)
-        lost = max(0.75 * share**2, 0.1 * share) if single else 1.6 * share
-        length = runs_if_ideal * (1 + min(lost, 1.0))
-    return length
-
-
-def _better_length(tried: Design, charge: float, runs_if_ideal: float, too_coupled: bool) -> float:
-    """The length to try after a design that was not enough: a little more than what it was short of, for luck."""
-    n, excess = tried.n_runs, min(charge - 1.0, 1.0)
-    far = too_coupled or excess == 1.0
-    if far and sum(tried.sizes) > MOST_MIXED_LEVELS:  # random: n / charge is (sqrt(n) - lost)^2
-        better = (math.sqrt(runs_if_ideal) + math.sqrt(n) - math.sqrt(n / charge)) ** 2
-    else:  # what is lost falls about as 1 / n: solve n = runs_if_ideal (1 + excess n_tried / n)
-        better = (runs_if_ideal + math.sqrt(runs_if_ideal**2 + 4 * runs_if_ideal * excess * n)) / 2
-    return max(1.006 * better, 1.02 * n if far else 0.0, n + 1.0)

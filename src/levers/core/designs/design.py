@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from levers.core.designs.arrays import is_orthogonal
-from levers.core.model.level_index import Places, alike_factors
+from levers.core.model.level_index import Places, size_groups
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
@@ -19,8 +19,11 @@ _DETERMINED = 1e-9
 """Information of less than this share of the ideal is rounding error: the contrast is not determined."""
 
 
-class Part(NamedTuple):
-    """Contrasts that belong together: a row of their places, and its eigenvalues and vectors. Rows are stacked."""
+class ContrastBlocks(NamedTuple):
+    """Diagonal blocks of the information matrix, all of one size: positions of contrasts, eigenvalues, eigenvectors.
+
+    The first axis counts the blocks. An orthogonal design has a block for each factor, any other design a single one.
+    """
 
     contrasts: Places
     values: NDArray[np.float64]
@@ -28,14 +31,14 @@ class Part(NamedTuple):
 
     @property
     def inverse(self) -> NDArray[np.float64]:
-        """The inverse information of each row."""
+        """The inverse information of each block."""
         inverse: NDArray[np.float64] = (self.vectors / self.values[:, None, :]) @ self.vectors.swapaxes(1, 2)
         return inverse
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Runs over factors of the given sizes, with what was measured of them.
+    """Runs over factors of the given sizes, and how precisely they estimate contrasts, measured on the rows themselves.
 
     `inflation` is the largest factor by which any combination of contrasts is less precise than in an ideal design of
     as many runs; 1 is perfect. `mean_inflation` is its average over directions, `imbalance` the largest difference
@@ -74,9 +77,9 @@ class Design:
         return is_orthogonal(self.counts, self.sizes, self.n_runs)
 
     @cached_property
-    def spectrum(self) -> list[Part]:
+    def spectrum(self) -> list[ContrastBlocks]:
         """Eigenvalues and vectors of the information matrix (ideal: identity), factor by factor if orthogonal."""
-        return [Part(part, *np.linalg.eigh(matrices)) for part, matrices in _information(self)]
+        return [ContrastBlocks(contrasts, *np.linalg.eigh(matrices)) for contrasts, matrices in _information(self)]
 
     @property
     def inverse(self) -> NDArray[np.float64] | None:
@@ -87,8 +90,8 @@ class Design:
     def inflation(self) -> float:
         """1 / least eigenvalue of the information matrix; infinite when a contrast is not determined."""
         if "spectrum" in self.__dict__:
-            least = min(float(part.values.min(initial=1.0)) for part in self.spectrum)
-        else:  # without vectors, which take most of the time
+            least = min(float(blocks.values.min(initial=1.0)) for blocks in self.spectrum)
+        else:  # without eigenvectors, which take most of the time
             least = min(float(np.linalg.eigvalsh(matrices).min(initial=1.0)) for _, matrices in _information(self))
         return 1.0 / least if least > _DETERMINED else math.inf
 
@@ -101,28 +104,29 @@ class Design:
 
     @cached_property
     def error_blocks(self) -> list[tuple[Places, NDArray[np.float64]]]:
-        """Each factor's own part of the inverse information: the covariance of its errors, ideal being the identity.
+        """Each factor's own block of the inverse information: the covariance of its errors, ideal being the identity.
 
-        Factors of as many levels each are stacked, with the places of their contrasts.
+        Factors with the same number of levels are stacked, with the positions of their contrasts.
         """
         if self.orthogonal:
-            return [(part.contrasts, part.inverse) for part in self.spectrum]
+            return [(blocks.contrasts, blocks.inverse) for blocks in self.spectrum]
         inverse = self.inverse
-        assert inverse is not None  # where the inflation is finite
-        places = [group.contrasts for group in alike_factors(self.sizes)]
+        assert inverse is not None  # callers have seen that the inflation is finite
+        places = [group.contrasts for group in size_groups(self.sizes)]
         return [(at, inverse[at[:, :, None], at[:, None, :]]) for at in places]
 
     @cached_property
     def coupling(self) -> float:
-        """p such that errors T, made alike inside factors by added noise, satisfy T <= p diag(T): 1 if independent.
+        """The least p with T <= p diag(T), T being the covariance of errors; 1 if factors are independent.
 
-        T has `single_inflation` on its diagonal and the inverse information between factors (docs/theory, section 6).
+        T has `single_inflation` on its diagonal, because noise is added inside factors until their levels have equal
+        errors, and the inverse information between factors (docs/theory, section 6).
         """
         if self.orthogonal or not math.isfinite(self.inflation):
             return 1.0 if self.orthogonal else math.inf
         assert self.inverse is not None  # as the inflation is finite
-        between = self.inverse.copy()
-        for group in alike_factors(self.sizes):
+        between = self.inverse.copy()  # less each factor's own block
+        for group in size_groups(self.sizes):
             between[group.contrasts[:, :, None], group.contrasts[:, None, :]] = 0.0
         return 1.0 + float(np.linalg.eigvalsh(between)[-1]) / self.single_inflation
 
@@ -133,8 +137,8 @@ class Design:
     @cached_property
     def mean_inflation(self) -> float:
         """The average over directions of 1 / eigenvalue."""
-        values = np.concatenate([part.values.ravel() for part in self.spectrum])
-        return float(np.mean(1.0 / values)) if values.min() > 1e-9 else math.inf
+        values = np.concatenate([blocks.values.ravel() for blocks in self.spectrum])
+        return float(np.mean(1.0 / values)) if values.min() > _DETERMINED else math.inf
 
     @cached_property
     def imbalance(self) -> float:
@@ -150,14 +154,14 @@ class Design:
 
 @lru_cache(maxsize=1)
 def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
-    """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: all of it, or of each factor alone if that is all.
+    """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: the whole matrix, or a block for each factor if orthogonal.
 
-    Contrasts that belong together are a row of places; those of as many contrasts each are stacked. Only the last one
-    is remembered: it is asked for several times in a row, and may be large.
+    One pair for each stack of blocks: positions of contrasts, and matrices. Only the last result is cached: it is asked
+    for several times in a row, and may be large.
     """
     single = design.counts.diagonal().astype(np.float64)
     centred = design.counts - np.outer(single, single / design.n_runs)
-    groups = alike_factors(design.sizes)
+    groups = size_groups(design.sizes)
     if design.orthogonal:
         return [
             (g.contrasts, g.basis.T @ centred[g.levels[:, :, None], g.levels[:, None, :]] @ g.basis / design.n_runs)
@@ -168,7 +172,7 @@ def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
     for g in groups:
         half[g.contrasts] = g.basis.T @ centred[g.levels]
     information = np.empty((n_contrasts, n_contrasts))
-    for g in groups:  # symmetric, so that rows may be taken for columns
+    for g in groups:  # the matrix is symmetric, so rows may be taken for columns
         information[g.contrasts] = g.basis.T @ half.T[g.levels]
     information /= design.n_runs
     return [(np.arange(n_contrasts)[None, :], information[None])]
@@ -176,12 +180,12 @@ def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
 
 @lru_cache(maxsize=1)
 def _inverse(design: Design) -> NDArray[np.float64] | None:
-    """By Cholesky, in LAPACK itself: matrices are small, and checks cost as much."""
+    """The inverse by Cholesky, with LAPACK called directly: for small matrices scipy's checks cost as much again."""
     [(_, [information])] = _information(design)
     factor, failed = dpotrf(information, lower=1)
     if failed or float(factor.diagonal().min()) ** 2 <= _DETERMINED:
         return None
     half = dpotri(factor, lower=1)[0]
     inverse: NDArray[np.float64] = np.tril(half) + np.tril(half, -1).T
-    inverse.flags.writeable = False  # it is remembered
+    inverse.flags.writeable = False  # it is cached
     return inverse

@@ -23,19 +23,45 @@ from levers.core.designs.design import Design
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
-_MOST_COPIES = 40  # of an array: more, smaller copies add up what each leaves of dependence
-_MOST_FOUND = 12  # mixes
-_LONGEST = 1.3  # times the runs that are wanted that a mix may have
-_UNEVEN = 3.0  # what a run too many at a level costs, where one too many or too few in all costs 1
-_WORST_START = 0.7  # a mix that costs more of the runs than this is hardly better than chance
+_MOST_COPIES = 40
+"""The most copies of an array: put together, many small copies leave factors dependent on each other."""
+_MOST_MIXES = 12
+"""The most mixes that are returned."""
+_LONGEST = 1.3
+"""The most runs of a mix, over the runs that are wanted."""
+_UNEVEN = 3.0
+"""The cost of a run too many at a level, where a run too many or too few in all costs 1."""
+_WORST_START = 0.7
+"""A start for a search that costs a larger share of its runs is hardly better than random columns."""
 
 
 class Mix(NamedTuple):
-    """How many copies of which arrays, their runs, and how many ideal ones these are worth by their rarest level."""
+    """How many copies of which arrays, their runs, and the ideal runs that these are worth, by the rarest level."""
 
     n_runs: int
     worth: int
     parts: tuple[tuple[ArraySize, int], ...]
+
+
+class _Table(NamedTuple):
+    """All mixes of some arrays, shortest first: runs, worth, and the share of runs that are too many at their level.
+
+    `kinds` are the two arrays of each mix by their positions in `arrays`, `copies` how many of each; the second may
+    have none.
+    """
+
+    arrays: tuple[ArraySize, ...]
+    n_runs: NDArray[np.int64]
+    worth: NDArray[np.int64]
+    uneven: NDArray[np.float64]
+    kinds: NDArray[np.int64]
+    copies: NDArray[np.int64]
+
+    def mix(self, i: int) -> Mix:
+        """The mix at one position."""
+        kinds, copies = self.kinds[:, i].tolist(), self.copies[:, i].tolist()
+        parts = tuple((self.arrays[kind], n) for kind, n in zip(kinds, copies, strict=True) if n)
+        return Mix(int(self.n_runs[i]), int(self.worth[i]), parts)
 
 
 def mixes(sizes: tuple[int, ...], runs_if_ideal: float, most_runs: float | None = None) -> tuple[Mix, ...]:
@@ -51,7 +77,7 @@ def mixes(sizes: tuple[int, ...], runs_if_ideal: float, most_runs: float | None 
     at = np.flatnonzero((table.worth >= runs_if_ideal) & (table.n_runs <= most))
     if most_runs:
         at = at[np.argsort(-table.worth[at], kind="stable")]
-    return tuple(table.mix(i) for i in at[:_MOST_FOUND].tolist())
+    return tuple(table.mix(i) for i in at[:_MOST_MIXES].tolist())
 
 
 def mix_to_start_from(sizes: tuple[int, ...], n_runs: int) -> Mix | None:
@@ -68,76 +94,6 @@ def mix_to_start_from(sizes: tuple[int, ...], n_runs: int) -> Mix | None:
     return table.mix(best) if missed[best] <= _WORST_START else None
 
 
-class _Table(NamedTuple):
-    """All mixes of some arrays, shortest first: runs, worth, the share of runs that are too many at their level.
-
-    `kinds` has the two arrays by their places in `arrays`, `copies` how many of each; of the second there may be none.
-    """
-
-    arrays: tuple[ArraySize, ...]
-    n_runs: NDArray[np.int64]
-    worth: NDArray[np.int64]
-    uneven: NDArray[np.float64]
-    kinds: NDArray[np.int64]
-    copies: NDArray[np.int64]
-
-    def mix(self, i: int) -> Mix:
-        """One of them."""
-        kinds, copies = self.kinds[:, i].tolist(), self.copies[:, i].tolist()
-        parts = tuple((self.arrays[kind], n) for kind, n in zip(kinds, copies, strict=True) if n)
-        return Mix(int(self.n_runs[i]), int(self.worth[i]), parts)
-
-
-def _table_for(sizes: tuple[int, ...], most_runs: float, many_symbols: bool) -> _Table:
-    """A table that has all mixes of up to so many runs; the same one serves many lengths and sizes."""
-    longest = 2.0 ** math.ceil(math.log2(max(most_runs, 1.0)))
-    return _table(_fitting(max(sizes), len(sizes), most_runs, many_symbols), tuple(sorted(set(sizes))), longest)
-
-
-def _fitting(most_levels: int, n_factors: int, most_runs: float, many_symbols: bool) -> tuple[ArraySize, ...]:
-    """Arrays of which some copies fit; of those, the ones with two symbols or more a level, if there are at least two.
-
-    Copies of arrays with fewer leave factors dependent on each other when they are put together.
-    """
-    sizes = sizes_of_arrays(most_levels, n_factors)
-    fitting = tuple(size for size in sizes if most_runs / _MOST_COPIES <= size.n_runs <= most_runs)
-    many = tuple(size for size in fitting if size.order >= 2 * most_levels)
-    return many if many_symbols and len(many) > 1 else fitting
-
-
-@lru_cache(maxsize=64)
-def _table(arrays: tuple[ArraySize, ...], distinct: tuple[int, ...], most_runs: float) -> _Table:
-    """All mixes of up to so many runs for factors with these numbers of levels."""
-    levels, of_copy = np.array(distinct), np.array([size.n_runs for size in arrays], dtype=np.int64)
-    most = (most_runs // of_copy).astype(np.int64)
-    # copies of one kind, none of it first; then all pairs of these of two kinds
-    kind = np.concatenate([[0], np.repeat(np.arange(len(arrays)), most)])
-    copies = np.concatenate([[0], *(np.arange(1, n + 1) for n in most.tolist())]).astype(np.int64)
-    length = copies * np.append(of_copy, 0)[kind]
-    two = (length[:, None] + length <= most_runs) & (copies[:, None] > 0) & ((kind[:, None] < kind) | (copies == 0))
-    one, other = np.nonzero(two)
-    by_length = np.argsort(length[one] + length[other], kind="stable")
-    one, other = one[by_length], other[by_length]
-    rarest, excess = _dealt(arrays, kind, copies, levels)
-    n_runs = length[one] + length[other]
-    worth = (rarest[one] + rarest[other]).min(axis=1)
-    uneven = (excess[one] + excess[other]) / n_runs
-    return _Table(arrays, n_runs, worth, uneven, kind[np.stack([one, other])], copies[np.stack([one, other])])
-
-
-def _dealt(
-    arrays: tuple[ArraySize, ...], kind: NDArray[np.int64], copies: NDArray[np.int64], levels: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Runs at the rarest of so many levels times their number, and the mean of those that are too many at their level.
-
-    Spare symbols go round from copy to copy.
-    """
-    order = np.array([size.order for size in arrays] or [1])[kind][:, None]
-    once = np.array([size.n_runs // size.order for size in arrays] or [0])[kind][:, None]
-    symbols, favoured = np.divmod(copies[:, None] * order, levels)
-    return levels * once * symbols, (once * favoured * (1 - favoured / levels)).mean(axis=1)
-
-
 def mixed_rows(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> Codes:
     """The rows of a mix, array by array.
 
@@ -145,16 +101,6 @@ def mixed_rows(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> Co
     (64, 3)
     """
     return _rows(sizes, _levels(sizes, mix, rng))
-
-
-def _levels(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> list[tuple[ArraySize, Codes]]:
-    """The arrays, and which levels stand for their symbols."""
-    return [(size, collapsed_levels(size.order, sizes, copies, rng)) for size, copies in mix.parts]
-
-
-def _rows(sizes: tuple[int, ...], parts: list[tuple[ArraySize, Codes]]) -> Codes:
-    columns = len(sizes)
-    return np.concatenate([collapsed_copies(rao_hamming(s.order, s.exponent, columns), levels) for s, levels in parts])
 
 
 def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int, more: Codes | None = None) -> Design:
@@ -175,3 +121,63 @@ def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int, more: Codes | None
     shuffled = rng.permutation(rows)
     shuffled.flags.writeable = False
     return Design(shuffled, sizes, "orthogonal arrays" if more is None else "nearly orthogonal", counts)
+
+
+def _table_for(sizes: tuple[int, ...], most_runs: float, many_symbols: bool) -> _Table:
+    """A table that has all mixes of up to so many runs; the same one serves many lengths and sizes."""
+    longest = 2.0 ** math.ceil(math.log2(max(most_runs, 1.0)))
+    return _table(_fitting(max(sizes), len(sizes), most_runs, many_symbols), tuple(sorted(set(sizes))), longest)
+
+
+def _fitting(most_levels: int, n_factors: int, most_runs: float, many_symbols: bool) -> tuple[ArraySize, ...]:
+    """Arrays of which some copies fit; with `many_symbols` those with two symbols or more a level, if there are two.
+
+    Copies of arrays with fewer symbols leave factors dependent on each other when they are put together.
+    """
+    sizes = sizes_of_arrays(most_levels, n_factors)
+    fitting = tuple(size for size in sizes if most_runs / _MOST_COPIES <= size.n_runs <= most_runs)
+    many = tuple(size for size in fitting if size.order >= 2 * most_levels)
+    return many if many_symbols and len(many) > 1 else fitting
+
+
+@lru_cache(maxsize=64)
+def _table(arrays: tuple[ArraySize, ...], distinct: tuple[int, ...], most_runs: float) -> _Table:
+    """All mixes of up to so many runs for factors with these numbers of levels."""
+    levels, of_copy = np.array(distinct), np.array([size.n_runs for size in arrays], dtype=np.int64)
+    most = (most_runs // of_copy).astype(np.int64)
+    # numbers of copies of one kind, none first; then all pairs of these for two kinds
+    kind = np.concatenate([[0], np.repeat(np.arange(len(arrays)), most)])
+    copies = np.concatenate([[0], *(np.arange(1, n + 1) for n in most.tolist())]).astype(np.int64)
+    length = copies * np.append(of_copy, 0)[kind]
+    two = (length[:, None] + length <= most_runs) & (copies[:, None] > 0) & ((kind[:, None] < kind) | (copies == 0))
+    one, other = np.nonzero(two)
+    by_length = np.argsort(length[one] + length[other], kind="stable")
+    one, other = one[by_length], other[by_length]
+    rarest, excess = _level_counts(arrays, kind, copies, levels)
+    n_runs = length[one] + length[other]
+    worth = (rarest[one] + rarest[other]).min(axis=1)
+    uneven = (excess[one] + excess[other]) / n_runs
+    return _Table(arrays, n_runs, worth, uneven, kind[np.stack([one, other])], copies[np.stack([one, other])])
+
+
+def _level_counts(
+    arrays: tuple[ArraySize, ...], kind: NDArray[np.int64], copies: NDArray[np.int64], levels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """For each number of copies: runs at the rarest level times the number of levels, and the mean excess of others.
+
+    Spare symbols go round from copy to copy, so levels differ by one symbol at most.
+    """
+    order = np.array([size.order for size in arrays] or [1])[kind][:, None]
+    once = np.array([size.n_runs // size.order for size in arrays] or [0])[kind][:, None]
+    symbols, favoured = np.divmod(copies[:, None] * order, levels)
+    return levels * once * symbols, (once * favoured * (1 - favoured / levels)).mean(axis=1)
+
+
+def _levels(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> list[tuple[ArraySize, Codes]]:
+    """The arrays, and which levels stand for their symbols."""
+    return [(size, collapsed_levels(size.order, sizes, copies, rng)) for size, copies in mix.parts]
+
+
+def _rows(sizes: tuple[int, ...], parts: list[tuple[ArraySize, Codes]]) -> Codes:
+    columns = len(sizes)
+    return np.concatenate([collapsed_copies(rao_hamming(s.order, s.exponent, columns), levels) for s, levels in parts])

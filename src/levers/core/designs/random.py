@@ -9,6 +9,7 @@ from levers.core.model.level_index import ActiveLevels
 from levers.core.space import Codes
 
 SHORTEST_BLOCK = 4096
+"""Runs of a block that are always worth having, whatever the number of parameters."""
 RUNS_PER_PARAMETER = 16
 """A block this many times longer than the model has parameters costs at most 1/15 of the precision of fresh rows."""
 
@@ -44,7 +45,7 @@ def block_length(active: ActiveLevels, longest: int) -> int:
 
 @lru_cache(maxsize=4)
 def repeated_block(active: ActiveLevels, n_runs: int, seed: int) -> Codes:
-    """The block that a long design repeats, from its seed. Remembered, because it is asked for many times in a row.
+    """The block that a long design repeats, from its seed. Cached, because it is asked for many times in a row.
 
     A design of many thousand runs gains nothing from fresh rows, and its pair counts are then a multiple of one block's
     (docs/decisions/0005).

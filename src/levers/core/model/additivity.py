@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,13 +18,19 @@ from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
 from levers.core.space import Codes
 
+Numbers: TypeAlias = NDArray[np.float64]
 MOST_RUNS = 20_000
-"""Runs that a check looks at: beyond it an even sample, because time grows with the runs and power is ample."""
+"""The most runs that a check looks at; of more, an even sample is taken. Time grows with the runs, power is ample."""
 LEAST_DOF = 5
-"""Degrees of freedom for the noise below which an F test is not worth its name."""
-_NO_NOISE = 1e-12  # residuals this small against the outcomes are rounding
+"""The fewest degrees of freedom for the noise with which an F test is made."""
+_NO_NOISE = 1e-12
+"""Residuals that are smaller than this share of the outcomes are rounding errors."""
+_NO_PURE_ERROR = 1e-14
+"""A sum of squares that is a smaller share of both sums of an F ratio is rounding error."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
-Numbers = NDArray[np.float64]
+"""The golden ratio less 1: steps of it, modulo 1, fall evenly and never in a rhythm."""
+_LEVERAGE_CELLS = 4_000_000
+"""Cells of the one-hot rows whose leverages are worked out at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Additive:
     def of(
         cls, codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int], most_runs: int = MOST_RUNS
     ) -> "Additive":
-        """Fit at most so many of the runs. Columns only to be allowed for, such as blocks, are factors too."""
+        """Fit the runs, or an even sample of `most_runs`. Shifts between blocks are allowed for by one more factor."""
         rows, y = np.atleast_2d(np.asarray(codes, dtype=np.int16)), np.asarray(outcomes, dtype=np.float64)
         if len(rows) > most_runs:
             at = even_sample(len(rows), most_runs)
@@ -100,7 +107,7 @@ class Additive:
         """
         moments, inverse = self.fit.moments, self.fit.inverse
         shares = moments.level_counts / moments.n_runs
-        found, step = np.empty(len(self.codes)), max(1, 4_000_000 // len(shares))
+        found, step = np.empty(len(self.codes)), max(1, _LEVERAGE_CELLS // len(shares))
         for begin in range(0, len(found), step):
             places = self.codes[begin : begin + step] + moments.offsets[:-1]
             away = np.tile(-shares, (len(places), 1))
@@ -110,7 +117,7 @@ class Additive:
 
 
 def even_sample(n: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of n positions: one in each stretch, at a place that never repeats in step with a design.
+    """At most `most` of n positions: one in each stretch, at a changing place, so never in step with a design.
 
     >>> even_sample(3, 5).tolist(), even_sample(100, 5).tolist()
     ([0, 1, 2], [0, 32, 44, 77, 89])
@@ -138,7 +145,7 @@ def lack_of_fit(model: Additive, noise_sd: float | None = None) -> LackOfFit | N
     if dof < 1 or (noise_sd is None and (pure_dof < LEAST_DOF or model.is_exact)):
         return None
     means = np.bincount(which, model.residuals) / counts
-    between = float((counts * means**2).sum())  # residuals instead of outcomes: a row's expectation is one number
+    between = float((counts * means**2).sum())  # RSS - PE: runs of one row have one fitted value
     if noise_sd is not None:
         return LackOfFit(dof, None, between / noise_sd**2, float(chdtrc(dof, between / noise_sd**2)))
     pure = float(((model.residuals - means[which]) ** 2).sum())
@@ -161,6 +168,6 @@ def confirmation(mean: float, predicted: float, noise_sd: float, n_runs: int, le
 
 def f_ratio(upper: float, upper_dof: int, lower: float, lower_dof: int) -> float:
     """The F statistic; infinite when the larger model leaves nothing but rounding."""
-    if lower <= 1e-14 * (upper + lower):
+    if lower <= _NO_PURE_ERROR * (upper + lower):
         return math.inf
     return (upper / upper_dof) / (lower / lower_dof)

@@ -1,4 +1,4 @@
-"""Gaps, and the levels that survive them."""
+"""The paper's elimination rule: how far each level is behind its factor's best, and which levels are dropped for it."""
 
 import math
 from dataclasses import dataclass
@@ -25,6 +25,14 @@ class Elimination:
     gap: float
 
 
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The leading level of each factor, and how far each level in play is behind it (None when too little is known)."""
+
+    leaders: tuple[int, ...]
+    behind: tuple[tuple[float | None, ...], ...]
+
+
 def lemma_variance(active: ActiveLevels, n_runs: int) -> float:
     """The variance over sigma^2 that the paper's design lemma promises: sum_k 2 |S_k| / (n - |S_k|)   (Lemma 4.2).
 
@@ -36,14 +44,6 @@ def lemma_variance(active: ActiveLevels, n_runs: int) -> float:
     if n_runs <= max(len(levels) for levels in active):
         return math.inf
     return sum(2 * len(levels) / (n_runs - len(levels)) for levels in active)
-
-
-@dataclass(frozen=True, slots=True)
-class Gaps:
-    """The leading level of each factor, and how far each level in play is behind it (None when too little is known)."""
-
-    leaders: tuple[int, ...]
-    behind: tuple[tuple[float | None, ...], ...]
 
 
 def empirical_gaps(fit: Fit, active: ActiveLevels, most_variance: float = math.inf) -> Gaps:
@@ -95,5 +95,5 @@ def eliminate(
 
 
 def count_single(active: ActiveLevels) -> int:
-    """How many factors have one level left."""
+    """How many factors are settled, with one level left."""
     return sum(len(levels) == 1 for levels in active)

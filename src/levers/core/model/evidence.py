@@ -1,13 +1,15 @@
 """Evidence about pairs of levels that stays valid however often one looks, and what it rules out.
 
-Arrays are indexed [factor, i, j]; entries beyond a factor's levels are never used. The argument is in docs/theory,
+Factors with fewer levels than the largest one leave entries of the arrays unused. The argument is in docs/theory,
 section 5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,16 @@ from scipy.special import gammaincinv
 
 from levers.core.codec import serialisable
 
-_NOISE_EXPONENT = 0.15  # l of the anytime noise bound: best at a few hundred degrees of freedom
-_MOST_FORECAST = 100_000  # pairs of levels times lengths of screening that are looked at together
-Pairs = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+Pairs: TypeAlias = NDArray[np.float64]
+"""A number for each pair of levels of a factor, indexed [factor, i, j]."""
+Mask: TypeAlias = NDArray[np.bool_]
+"""A yes or no for each factor, or for each level, indexed [factor, level]."""
+_NOISE_EXPONENT = 0.15
+"""The l of the anytime noise bound. Any value is valid; this one is best at a few hundred degrees of freedom."""
+_FORECAST_CELLS = 100_000
+"""Pairs of levels times lengths of screening that are forecast in one array operation."""
+_LEAST_INFORMATION = 1e-12
+"""Stands for no information in a forecast, where it is divided by."""
 
 
 @serialisable("Evidence")
@@ -50,42 +58,6 @@ class Evidence:
     def estimates(self) -> Pairs:
         """W / I, and 0 where nothing is known."""
         return np.divide(self.weighted, self.information, out=np.zeros_like(self.weighted), where=self.information > 0)
-
-
-def anytime_radius(information: Pairs, noise_sd: float, error: float, rho: float) -> Pairs:
-    """One-sided radius that holds at all times at once, by a normal mixture over the drift.
-
-    r(I) = sigma sqrt(2 (I + rho) log(1/2 + sqrt((I + rho)/rho) / (2 a))) / I, valid except with probability a.
-
-    >>> float(anytime_radius(np.array([100.0]), 1.0, 0.01, 10.0).round(3)[0])
-    0.335
-    """
-    total = information + rho
-    with np.errstate(divide="ignore", invalid="ignore"):  # no information, or no noise at all
-        root = np.sqrt(2 * total * np.log(0.5 + np.sqrt(total / rho) / (2 * error)))
-        return np.where(information > 0, noise_sd * root / information, np.inf)
-
-
-def noise_upper_bound(residual_square: float, dof: int, error: float) -> float:
-    """sigma_bar with P(sigma > sigma_bar) <= error: sigma_bar^2 = RSS / chi2_{dof, error}.
-
-    >>> round(noise_upper_bound(100.0, 100, 0.05), 3)
-    1.133
-    """
-    return math.sqrt(residual_square / float(2 * gammaincinv(dof / 2, error)))
-
-
-def anytime_noise_bound(residual_square: float, dof: int, error: float) -> float:
-    """sigma_bar that holds after every block at once, however block sizes were chosen; infinite while dof are too few.
-
-    exp(-l RSS/sigma^2) (1 + 2 l)^(dof/2) is a martingale for predictable dof, so by Ville's inequality
-    sigma^2 <= l RSS / (dof/2 log(1 + 2 l) - log(1/error)) for all times, for any l fixed in advance.
-
-    >>> 1.0 < anytime_noise_bound(400.0, 400, 0.005) < 1.2
-    True
-    """
-    room = dof / 2 * math.log1p(2 * _NOISE_EXPONENT) - math.log(1 / error)
-    return math.sqrt(_NOISE_EXPONENT * residual_square / room) if room > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -134,10 +106,46 @@ class Standing:
     at_stake: tuple[int, ...]
 
 
+def anytime_radius(information: Pairs, noise_sd: float, error: float, rho: float) -> Pairs:
+    """One-sided radius that holds at all times at once, by a normal mixture over the drift.
+
+    r(I) = sigma sqrt(2 (I + rho) log(1/2 + sqrt((I + rho)/rho) / (2 a))) / I, valid except with probability a.
+
+    >>> float(anytime_radius(np.array([100.0]), 1.0, 0.01, 10.0).round(3)[0])
+    0.335
+    """
+    total = information + rho
+    with np.errstate(divide="ignore", invalid="ignore"):  # no information, or no noise at all
+        root = np.sqrt(2 * total * np.log(0.5 + np.sqrt(total / rho) / (2 * error)))
+        return np.where(information > 0, noise_sd * root / information, np.inf)
+
+
+def noise_upper_bound(residual_square: float, dof: int, error: float) -> float:
+    """sigma_bar with P(sigma > sigma_bar) <= error: sigma_bar^2 = RSS / chi2_{dof, error}.
+
+    >>> round(noise_upper_bound(100.0, 100, 0.05), 3)
+    1.133
+    """
+    return math.sqrt(residual_square / float(2 * gammaincinv(dof / 2, error)))
+
+
+def anytime_noise_bound(residual_square: float, dof: int, error: float) -> float:
+    """sigma_bar that holds after every block at once, however block sizes were chosen; infinite while dof is too small.
+
+    exp(-l RSS/sigma^2) (1 + 2 l)^(dof/2) is a martingale for predictable dof, so by Ville's inequality
+    sigma^2 <= l RSS / (dof/2 log(1 + 2 l) - log(1/error)) for all times, for any l fixed in advance.
+
+    >>> 1.0 < anytime_noise_bound(400.0, 400, 0.005) < 1.2
+    True
+    """
+    room = dof / 2 * math.log1p(2 * _NOISE_EXPONENT) - math.log(1 / error)
+    return math.sqrt(_NOISE_EXPONENT * residual_square / room) if room > 0 else math.inf
+
+
 def assess(
     estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
 ) -> Standing:
-    """Apply every rule once.
+    """Apply every rule of screening once.
 
     A level is dropped when another is ahead of it by more than the radius, and its factor is then a parent. With
     max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under
@@ -150,7 +158,7 @@ def assess(
 def _assess(
     estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
 ) -> list[Standing]:
-    """The same for several radii at once: theirs is a first axis more."""
+    """The same for several radii at once, which have one more axis, the first."""
     radius, dismissal = radii
     apart = ~np.eye(active.shape[1], dtype=bool)
     both = active[:, :, None] & active[:, None, :] & apart
@@ -167,8 +175,8 @@ def _assess(
     if known.min_effect is not None:
         widest = np.where(both, estimates + dismissal, -np.inf).max(axis=(2, 3))
         is_open &= found | (widest >= known.min_effect)
-    standing = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=3), -np.inf)
-    leaders = standing.argmax(axis=2)
+    leads = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=3), -np.inf)  # over all survivors in all
+    leaders = leads.argmax(axis=2)
     time, row = np.arange(len(radius))[:, None], np.arange(len(active))
     ahead = np.where(survivors, estimates[row, :, leaders] + radius[time, row, :, leaders], 0.0)
     ahead[time, row, leaders] = 0.0
@@ -187,23 +195,29 @@ def _assess(
 
 def forecasts(
     evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
-) -> list[Standing]:
+) -> Iterator[Standing]:
     """What the standing will be when the information has grown by each factor, if the estimates are about right.
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
-    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. Memory grows with the
-    number of growths: see `forecasts_at_once`.
+    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. Standings are worked out
+    as they are asked for, many at once.
     """
-    information = np.maximum(evidence.information, 1e-12)
+    return chain.from_iterable(_forecast_batches(evidence, growths, confidence, now, known))
+
+
+def _forecast_batches(
+    evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
+) -> Iterator[list[Standing]]:
+    """The forecasts in batches; the first growth alone, because mostly no other one is asked for after it."""
+    information = np.maximum(evidence.information, _LEAST_INFORMATION)
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
-    grown = information * np.asarray(growths)[:, None, None, None]
-    return _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
-
-
-def forecasts_at_once(evidence: Evidence) -> int:
-    """How many growths fit into memory together."""
-    return max(1, _MOST_FORECAST // evidence.information.size)
+    batch = max(1, _FORECAST_CELLS // information.size)
+    begin, end = 0, 1
+    while begin < len(growths):
+        grown = information * np.asarray(growths[begin:end])[:, None, None, None]
+        begin, end = end, end + batch
+        yield _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

@@ -17,8 +17,12 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from levers.core.model.moments import Moments
 from levers.errors import InvalidSettingError
 
-_ESTIMABLE = 1e-6  # largest part of a contrast's direction that may lie outside the row space: rounding only
-_SINGULAR = 1e-9  # share of a column's variation that the other columns leave unexplained
+_ESTIMABLE = 1e-6
+"""The largest part of a contrast's direction that may lie outside the row space: no more than rounding."""
+_SINGULAR = 1e-9
+"""A column of which the others leave a smaller share unexplained moves together with them."""
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
+"""The relative error that a sum of squares may have, for each parameter that was fitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +62,7 @@ class Fit:
             return None
         if not self._free.size:
             return np.zeros((0, 0))
-        factor, failed = dpotrf(self._system, lower=1)  # LAPACK itself: systems are small, and checks cost as much
+        factor, failed = dpotrf(self._system, lower=1)  # LAPACK directly: for small systems scipy's checks cost as much
         if failed:
             return None
         unexplained = factor.diagonal() ** 2 / self._system.diagonal()
@@ -159,9 +163,9 @@ class Fit:
 
 
 def residual_square(total: float, explained: float, rank: int) -> float:
-    """total - explained, but never less than what rounding may have eaten: too small would be a false promise.
+    """total - explained, but never less than the rounding error: too small a noise would be a false promise.
 
     >>> residual_square(1e20, 1e20, 3) > 1e5
     True
     """
-    return max(total - explained, 16 * float(np.finfo(np.float64).eps) * rank * total)
+    return max(total - explained, _ROUNDING * rank * total)

@@ -1,4 +1,4 @@
-"""Whether factors act together: a screen of all pairs against the additive model   (docs/theory/additivity.md)."""
+"""Whether factors act together: every pair is tested against the additive model (docs/theory/additivity.md)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,13 @@ from levers.core.model.fit import Fit
 MOST_PARAMETERS = 1_000
 """Free effects of the additive model beyond which pairs are not screened."""
 MOST_PAIRS = 5_000
-_MOST_WORK = 3e10  # multiplications of one screen, about 2 s
-_MOST_COLUMNS = 400  # interaction columns of one pair: two factors of 21 levels
-_ALIASED = 1e-8  # share of an interaction column's length that the additive model leaves unexplained: rounding only
+"""The most pairs of one screen."""
+_MOST_WORK = 3e10
+"""Multiplications of one screen, about 2 s."""
+_MOST_COLUMNS = 400
+"""Interaction columns of one pair: two factors of 21 levels."""
+_ALIASED = 1e-8
+"""An interaction direction of which the additive model leaves a smaller share is a sum of main effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,11 @@ class PairCheck:
 
 @dataclass(frozen=True, slots=True)
 class PairScreen:
-    """All checks, smallest p first. Of `n_pairs`, these runs cannot tell `n_blind`; `n_left_out` were too many."""
+    """All checks, smallest p-value first.
+
+    Of `n_pairs` in all, `n_blind` cannot be judged from these runs, and `n_left_out` were not tested for lack of time.
+    `reason` says why nothing was tested.
+    """
 
     checks: tuple[PairCheck, ...]
     n_pairs: int
@@ -76,10 +84,10 @@ def pair_screen(model: Additive, n_factors: int | None = None, noise_sd: float |
         many = f"the model has {n_free:,} free effects; pairs are screened for up to {MOST_PARAMETERS:,}"
         return PairScreen((), len(pairs), n_left_out=len(pairs), reason=many)
     if noise_sd is None and (model.is_exact or model.dof <= LEAST_DOF):
-        return PairScreen((), len(pairs), n_blind=len(pairs), reason=_no_noise(model))
+        return PairScreen((), len(pairs), n_blind=len(pairs), reason=_too_little(model))
     chosen = _affordable(model, pairs)
     found = []
-    for first, second, q, explained in _explained(model, chosen):
+    for first, second, q, explained in _explained_squares(model, chosen):
         left = model.dof - q
         if q == 0 or (noise_sd is None and left < LEAST_DOF):
             continue
@@ -122,7 +130,8 @@ def cell_means(model: Additive, first: int, second: int) -> CellMeans:
     return CellMeans(first, second, np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0), counts)
 
 
-def _no_noise(model: Additive) -> str:
+def _too_little(model: Additive) -> str:
+    """Why the noise cannot be judged."""
     if model.dof > LEAST_DOF and model.is_exact:
         return "the additive model fits every run exactly, so there is no noise to compare with"
     return f"{len(model.codes)} runs leave {max(model.dof, 0)} to judge {model.fit.rank} parameters by; more are needed"
@@ -152,7 +161,7 @@ def _strength(fit: Fit, factor: int) -> float:
     return float(np.divide(squares, variances, out=np.zeros_like(squares), where=known).max(initial=0.0))
 
 
-def _explained(model: Additive, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, float]]:
+def _explained_squares(model: Additive, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, float]]:
     """For each pair of factors the rank of what its interaction adds, and the squares that it explains.
 
     Z^T M Z needs the counts of level triples. They come factor by factor, so that memory stays that of one factor, and
@@ -191,9 +200,9 @@ def _explained(model: Additive, pairs: list[tuple[int, int]]) -> Iterator[tuple[
 
 def _projected(gram: Numbers, counts: Numbers, scores: Numbers) -> tuple[int, float]:
     """The rank of Z^T M Z and u^T (Z^T M Z)^+ u, columns scaled to length 1 first; columns of no runs are left out."""
-    seen = np.flatnonzero(counts > 0)
-    scale = 1 / np.sqrt(counts[seen])
-    values, vectors = np.linalg.eigh(gram[np.ix_(seen, seen)] * np.outer(scale, scale))
+    used = np.flatnonzero(counts > 0)
+    scale = 1 / np.sqrt(counts[used])
+    values, vectors = np.linalg.eigh(gram[np.ix_(used, used)] * np.outer(scale, scale))
     kept = values > _ALIASED
-    along = vectors[:, kept].T @ (scores[seen] * scale)
+    along = vectors[:, kept].T @ (scores[used] * scale)
     return int(kept.sum()), float((along**2 / values[kept]).sum())

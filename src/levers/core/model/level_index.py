@@ -1,4 +1,7 @@
-"""Levels of all factors in a row: where each factor's begin, which pairs belong together, and their contrasts."""
+"""The levels of all factors in one row: where each factor's levels begin, the pairs inside factors, their contrasts.
+
+A position is a level's place in that row. Everything here depends on the numbers of levels alone, so it is cached.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +13,10 @@ from numpy.typing import NDArray
 
 ActiveLevels: TypeAlias = tuple[tuple[int, ...], ...]
 """The surviving levels of each factor (S_1, ..., S_K)."""
-Places = NDArray[np.int64]
-_AT_ONCE = 64  # factors done at once: what is gathered for them stays small beside what it is gathered from
+Places: TypeAlias = NDArray[np.int64]
+"""Positions of levels, contrasts or pairs."""
+_MAX_GROUP = 64
+"""Factors of one group: what is gathered for a group stays small beside the matrix it is gathered from."""
 
 
 def all_levels(n_levels: Sequence[int]) -> ActiveLevels:
@@ -42,24 +47,25 @@ def _offsets(sizes: tuple[int, ...]) -> Places:
 
 @lru_cache(maxsize=64)
 def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
-    """All ordered pairs of levels of one factor, factor by factor, as places in the row.
+    """All ordered pairs of levels of one factor, factor by factor, as positions in the row.
 
     >>> [places.tolist() for places in level_pairs((2, 1))]
     [[0, 0, 1, 1, 2], [0, 1, 0, 1, 2]]
     """
-    rivals = np.repeat(sizes, sizes)  # for each level, how many its factor has
-    these = np.repeat(np.arange(len(rivals)), rivals)
+    n_rivals = np.repeat(sizes, sizes)  # for each level, how many levels its factor has
+    these = np.repeat(np.arange(len(n_rivals)), n_rivals)
     begins = np.repeat(offsets(sizes)[:-1], sizes)
-    those = np.arange(len(these)) + np.repeat(begins - (np.cumsum(rivals) - rivals), rivals)
+    those = np.arange(len(these)) + np.repeat(begins - (np.cumsum(n_rivals) - n_rivals), n_rivals)
     these.flags.writeable = those.flags.writeable = False
     return these, those
 
 
-class Alike(NamedTuple):
-    """Factors with the same number of levels: which, a row each of places of levels, contrasts, pairs, and their basis.
+class SizeGroup(NamedTuple):
+    """Factors with the same number of levels m, so that one array operation serves all of them.
 
-    Places of pairs are those in `level_pairs`. The basis is orthonormal times sqrt(m), so that an ideal design's
-    information is the identity.
+    `factors` says which they are; `levels`, `contrasts` and `pairs` have a row of positions for each of them, pairs
+    being counted as in `level_pairs`. `basis` is the orthonormal contrast basis times sqrt(m), in which the information
+    matrix of an ideal design is the identity.
     """
 
     factors: Places
@@ -70,25 +76,26 @@ class Alike(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def alike_factors(sizes: tuple[int, ...]) -> tuple[Alike, ...]:
-    """The factors by their numbers of levels: what is done to them can be done to all alike at once.
+def size_groups(sizes: tuple[int, ...]) -> tuple[SizeGroup, ...]:
+    """The factors grouped by their numbers of levels.
 
-    >>> [group.levels.tolist() for group in alike_factors((2, 3, 2))]
+    >>> [group.levels.tolist() for group in size_groups((2, 3, 2))]
     [[[0, 1], [5, 6]], [[2, 3, 4]]]
     """
     count = np.asarray(sizes)
-    begins, first = offsets(sizes)[:-1], offsets(sizes)[:-1] - np.arange(len(sizes))
+    first_level = offsets(sizes)[:-1]
+    first_contrast = first_level - np.arange(len(sizes))
     first_pair = np.cumsum(count**2) - count**2
-    found = []
+    groups = []
     for m in sorted(set(sizes)):
-        every = np.flatnonzero(count == m)
-        for begin in range(0, len(every), _AT_ONCE):
-            which = every[begin : begin + _AT_ONCE]
-            levels = begins[which][:, None] + np.arange(m)
-            contrasts = first[which][:, None] + np.arange(m - 1)
-            pairs = first_pair[which][:, None] + np.arange(m * m)
-            found.append(Alike(which, levels, contrasts, pairs, math.sqrt(m) * contrast_basis(m)))
-    return tuple(found)
+        same_size = np.flatnonzero(count == m)
+        for begin in range(0, len(same_size), _MAX_GROUP):
+            factors = same_size[begin : begin + _MAX_GROUP]
+            levels = first_level[factors][:, None] + np.arange(m)
+            contrasts = first_contrast[factors][:, None] + np.arange(m - 1)
+            pairs = first_pair[factors][:, None] + np.arange(m * m)
+            groups.append(SizeGroup(factors, levels, contrasts, pairs, math.sqrt(m) * contrast_basis(m)))
+    return tuple(groups)
 
 
 @lru_cache(maxsize=256)
