@@ -136,7 +136,7 @@ def test_reading_decides_nothing(sample: Path, tmp_path: Path, monkeypatch: pyte
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("reading an old study planned or checked something")
 
-    for name in ("make_algorithm", "check_choice", "check_count"):
+    for name in ("make_algorithm", "restore_algorithm", "check_choice", "check_count"):
         monkeypatch.setattr(f"levers.studies.spec.{name}", forbidden)
     for name in ("check_positive", "check_probability"):
         monkeypatch.setattr(f"levers.algorithms.base.{name}", forbidden)

@@ -179,7 +179,8 @@ class Algorithm(ABC):
 
     An algorithm is a frozen dataclass whose first field is the problem; its other fields are its options. `start`,
     `ask` and `tell` are all it must have. Randomness comes in from outside. The state is the algorithm's own: hand
-    back what `start` and `tell` returned. What studies would like to know besides has a default.
+    back what `start` and `tell` returned. What studies would like to know besides has a default. `__post_init__` may
+    refuse options, and do nothing else: an algorithm of a study that goes on is made without it.
     """
 
     name: ClassVar[str]

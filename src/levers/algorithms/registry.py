@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from levers.algorithms.base import Algorithm, Problem
+from levers.core.codec import restored
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
 from levers.extensions import load, origin, registered
 
@@ -102,6 +103,14 @@ def option_names(name: str) -> tuple[str, ...]:
     ('schedule', 'max_parents', 'outcome_bound')
     """
     return tuple(f.name for f in fields(ALGORITHMS[check_known(name)]) if f.init and f.name != "problem")
+
+
+def restore_algorithm(name: str, problem: Problem, options: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a study that was created before, without its checks, which it passed then.
+
+    A check that becomes stricter later must not make a study unusable that has begun.
+    """
+    return restored(ALGORITHMS[check_known(name)], {"problem": problem, **options})
 
 
 def make_algorithm(name: str, problem: Problem, **options: Any) -> Algorithm:

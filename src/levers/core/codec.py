@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,8 +20,6 @@ _CLASSES: dict[str, type[Any]] = {}
 """The class that each tag stands for."""
 _TAGS: dict[type[Any], str] = {}
 """The tag of each class."""
-_FIELDS: dict[type[Any], dict[str, "dataclasses.Field[Any]"]] = {}
-"""The fields of each class by name."""
 
 
 def serialisable(tag: str) -> Callable[[type[T]], type[T]]:
@@ -39,7 +38,6 @@ def serialisable(tag: str) -> Callable[[type[T]], type[T]]:
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"two serialisable classes have the tag {tag!r}")
         _CLASSES[tag], _TAGS[cls] = cls, tag
-        _FIELDS[cls] = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
         return cls
 
     return register
@@ -53,6 +51,11 @@ def to_json(value: object) -> str:
     '{"$": "Factor", "name": "dose", "levels": [1, 2]}'
     """
     return json.dumps(_encode(value), allow_nan=False)
+
+
+@cache
+def _fields(cls: type[Any]) -> "dict[str, dataclasses.Field[Any]]":
+    return {f.name: f for f in dataclasses.fields(cls)}
 
 
 def tag_of(value: object) -> str:
@@ -115,17 +118,17 @@ def _decode(value: object) -> object:
     if tag not in _CLASSES:
         raise KeyError(f"no value has the tag {tag!r}")
     saved = {key: _decode(item) if isinstance(item, list | dict) else item for key, item in value.items() if key != "$"}
-    return _restored(_CLASSES[tag], saved)
+    return restored(_CLASSES[tag], saved)
 
 
-def _restored(cls: type[Any], saved: dict[str, object]) -> object:
+def restored(cls: type[T], saved: dict[str, Any]) -> T:
     """A value with these fields, made without its own checks.
 
     What was written passed the checks of its time. A check that becomes stricter later, or that plans a whole study,
     must not keep an old log from being read. Fields that are not saved come from the class's `derive_fields`.
     """
     value = object.__new__(cls)
-    names = _FIELDS[cls]
+    names = _fields(cast(Any, cls))
     if unknown := saved.keys() - names.keys():
         raise TypeError(f"a saved {cls.__name__} has no field {min(unknown)!r}")
     missing = [f for name, f in names.items() if name not in saved]
@@ -142,7 +145,7 @@ def _restored(cls: type[Any], saved: dict[str, object]) -> object:
         else:
             raise TypeError(f"a saved {cls.__name__} has no {f.name}")
     if derived:
-        value.derive_fields()
+        cast(Any, value).derive_fields()
     return value
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from levers.algorithms.base import Algorithm, Problem
-from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm
-from levers.core.codec import serialisable
+from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm, restore_algorithm
+from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
 from levers.core.validation import check_choice, check_count
@@ -53,10 +53,13 @@ class StudySpec:
             raise InvalidSpaceError(
                 f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
             )
-        if not self.solver.sets_every_lever:  # building the solver refuses what it cannot do, before anything is stored
+        problem = Problem(self.merging.inner, self.tolerance, self.failure_prob, self.noise_sd)
+        solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
+        if not solver.sets_every_lever:
             raise InvalidSettingError(
                 f"{self.algorithm} watches without setting, so it cannot ask for runs", field="algorithm"
             )
+        self.__dict__["solver"] = solver  # what `solver` would make again
 
     @cached_property
     def merging(self) -> Merging:
@@ -65,10 +68,15 @@ class StudySpec:
 
     @cached_property
     def solver(self) -> Algorithm:
-        """The algorithm, ready to be asked."""
-        problem = Problem(self.merging.inner, self.tolerance, self.failure_prob, self.noise_sd)
-        extra = ALGORITHMS[check_known(self.algorithm)].study_options(problem.space.n_factors)
-        return make_algorithm(self.algorithm, problem, **{**dict(self.options), **extra})
+        """The algorithm, ready to be asked. Its checks were made when the study was created."""
+        parts = {"space": self.merging.inner, "tolerance": self.tolerance}
+        problem = restored(Problem, {**parts, "failure_prob": self.failure_prob, "noise_sd": self.noise_sd})
+        return restore_algorithm(self.algorithm, problem, self._solver_options)
+
+    @property
+    def _solver_options(self) -> dict[str, Any]:
+        extra = ALGORITHMS[check_known(self.algorithm)].study_options(self.merging.inner.n_factors)
+        return {**dict(self.options), **extra}
 
     @property
     def sign(self) -> float:

@@ -3,20 +3,22 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Batch, Verdict
-from levers.core.codec import from_json, to_json
+from levers.core.codec import from_json, restored, to_json
 from levers.errors import InvalidOutcomeError, OutcomeMismatchError
 
 Answer = Callable[[Batch], tuple[Batch, ArrayLike]]
 
 
 def check_contract(algorithm: Algorithm, make_answer: Callable[[], Answer], seed: int = 0) -> Verdict:
-    """Run an algorithm twice, once written to JSON and read back between all steps; raise if anything differs.
+    """Run an algorithm twice, once made without its checks and with all that it keeps
+    written to JSON and read back between steps; raise if anything differs.
 
     `make_answer` returns a fresh function that makes the runs, with the same outcomes each time.
 
@@ -30,7 +32,8 @@ def check_contract(algorithm: Algorithm, make_answer: Callable[[], Answer], seed
     2
     """
     plain = _run(algorithm, make_answer(), np.random.default_rng(seed), saved=False)
-    saved = _run(algorithm, make_answer(), np.random.default_rng(seed), saved=True)
+    unchecked = restored(type(algorithm), {f.name: getattr(algorithm, f.name) for f in fields(algorithm) if f.init})
+    saved = _run(unchecked, make_answer(), np.random.default_rng(seed), saved=True)
     if to_json(plain) != to_json(saved):
         raise AssertionError(f"{algorithm.name}: a run that was saved between steps ended differently")
     if to_json(from_json(to_json(plain), Verdict)) != to_json(plain):
