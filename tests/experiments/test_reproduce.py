@@ -311,7 +311,7 @@ def test_workers_with_another_version_are_refused(tmp_path: Path, cluster: Clust
 
 def test_a_worker_that_comes_later_is_checked_too() -> None:
     with pytest.raises(InvalidSettingError, match=r"this is levers 9\.9\.9, but workers of the cluster have"):
-        backends._keyed_on_cluster(Task(QUICK, 0, 0, "smoke"), expected="9.9.9")
+        backends._run_on_cluster(Task(QUICK, 0, 0, "smoke"), expected="9.9.9")
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "tls://127.0.0.1:1", "silent"])

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from joblib import Parallel, delayed
@@ -24,11 +24,10 @@ from levers.reproduction.tasks import run_task
 
 MOST_RETRIES = 3
 """How often in a row workers may die without any task getting finished."""
-
 SECONDS_TO_CONNECT = 10
 """How long a scheduler may take to answer."""
-
-Finished = tuple[Task, list[Row]]
+Finished: TypeAlias = tuple[Task, list[Row]]
+"""A task and its rows."""
 
 
 def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
@@ -40,7 +39,7 @@ def run_local(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
     left, failures = {task.key: task for task in tasks}, 0
     while left:
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
-        results = pool(delayed(_keyed_in_worker)(task, os.getpid()) for task in list(left.values()))
+        results = pool(delayed(_run_in_worker)(task, os.getpid()) for task in list(left.values()))
         try:
             for task, rows in results:
                 del left[task.key]
@@ -71,10 +70,10 @@ def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
         return
     with _connect(scheduler) as client:
         _check_versions(client)
-        # keys are shared by all who use the cluster, and a known key is not run again: ours must be new
+        # all users of a cluster share its keys, and a known key is not run again, so ours must be new
         session = uuid4().hex
         futures = client.map(
-            _keyed_on_cluster,
+            _run_on_cluster,
             tasks,
             key=[f"levers-{session}-{task.key}" for task in tasks],
             pure=False,
@@ -130,18 +129,14 @@ def _mismatch(ours: str, theirs: str) -> str:
     return f"this is levers {ours}, but workers of the cluster have {theirs}; install the same version there"
 
 
-def _keyed(task: Task) -> Finished:
-    return task, run_task(task)
-
-
-def _keyed_in_worker(task: Task, parent: int) -> Finished:
+def _run_in_worker(task: Task, parent: int) -> Finished:
     _end_with(parent)
-    return _keyed(task)
+    return task, run_task(task)
 
 
 @cache
 def _end_with(parent: int) -> None:
-    """See to it that this worker ends soon after its parent, which has no time to say so when it is killed."""
+    """End this worker soon after its parent ends: a parent that is killed cannot tell its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -151,9 +146,9 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _keyed_on_cluster(task: Task, expected: str) -> Finished:
+def _run_on_cluster(task: Task, expected: str) -> Finished:
     if version("levers") != expected:  # a worker that came later
         raise InvalidSettingError(_mismatch(expected, version("levers")))
-    # for good: tasks in other threads of this worker must not get more when one of them is done and restores its limit
+    # set for good, not for this task alone: a task that ends would lift the limit of those in other threads
     threadpool_limits(1)
-    return _keyed(task)
+    return task, run_task(task)

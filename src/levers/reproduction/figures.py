@@ -9,15 +9,10 @@ from html import escape
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from levers.charts.facts import drawable, families, plain
@@ -27,7 +22,40 @@ from levers.reproduction.results import write_whole
 from levers.reproduction.run import Reproduction
 from levers.reproduction.sweeps import SWEEPS
 
-Dashes = tuple[float, ...]
+if TYPE_CHECKING:  # matplotlib is an extra, imported where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TOLERANCE = Comparison.tolerance
+"""The gap that every method may have, drawn as a dashed line."""
+WIDTH = 7.0
+"""Inches: a page of a paper, so that 8 points are 8 points in print."""
+DPI = 200
+"""Dots per inch of the PNG files."""
+LARGE_SPREAD = 10.0
+"""Largest over smallest mean runs from which on the axis is logarithmic."""
+LIMIT_LABELS = {"hardness": "settings to try"}
+"""What the dotted line is, where it is not the limit of balanced designs."""
+_POINTS = 8.0
+"""The size of all text."""
+_GAP_TICKS = (0.5, 1.0, 0.1, 2.0, 5.0, 0.2, 0.05, 0.01, 10.0, 20.0, 50.0, 100.0)
+"""Ticks of the axis of gaps, the most useful ones first."""
+_SETTINGS: dict[str, Any] = {
+    "font.size": _POINTS,
+    "axes.titlesize": _POINTS,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "ytick.minor.width": 0.4,
+    "xtick.labelsize": _POINTS,
+    "ytick.labelsize": _POINTS,
+    "lines.scale_dashes": False,  # a bolder line keeps its pattern
+    "figure.dpi": DPI,  # the layout is made at the size that is drawn
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "svg.fonttype": "path",
+    "svg.hashsalt": "levers",
+}
+"""Settings of matplotlib, so that the same results give the same file everywhere."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +64,7 @@ class Style:
 
     colour: str
     marker: str
-    dashes: Dashes = ()
+    dashes: tuple[float, ...] = ()
     hollow: bool = False
     size: float = 4.5
 
@@ -55,113 +83,7 @@ STYLES: dict[str, Style] = {
 """Okabe and Ito's colours, without their yellow, which is lost on white paper; a wine red and a grey are the rest."""
 
 OTHER = Style("#444444", "h", (3, 3), hollow=True)
-"""Whoever else is in a table."""
-
-
-def style_of(contender: str) -> Style:
-    """The look of a contender.
-
-    >>> style_of("cfs").colour, style_of("somebody else") == OTHER
-    ('#0072B2', True)
-    """
-    return STYLES.get(contender, OTHER)
-
-
-def in_order(contenders: Iterable[str]) -> list[str]:
-    """Contenders, each once, in the order of all legends and tables; unknown ones last.
-
-    >>> in_order(["oracle", "new", "cfs", "oracle"])
-    ['cfs', 'oracle', 'new']
-    """
-    found = list(dict.fromkeys(contenders))
-    return [name for name in STYLES if name in found] + [name for name in found if name not in STYLES]
-
-
-LARGE_SPREAD = 10.0
-"""Largest over smallest mean runs from which on the axis is logarithmic."""
-
-_GAP_TICKS = (0.5, 1.0, 0.1, 2.0, 5.0, 0.2, 0.05, 0.01, 10.0, 20.0, 50.0, 100.0)
-
-
-def short(value: float, _: object = None) -> str:
-    """A number of runs on an axis.
-
-    >>> short(500), short(2500), short(40_000), short(3e7)
-    ('500', '2.5k', '40k', '30M')
-    """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
-
-
-def scale_runs(axes: Axes, points: pl.DataFrame) -> None:
-    """Logarithmic if the lines are far apart. An error bar that would reach down to zero leaves the axes."""
-    runs = points["runs"].to_numpy()
-    errors = points["runs_se"].fill_null(0.0).to_numpy()
-    limits = points["limit"].drop_nulls().to_list()
-    lowest = min([*np.maximum(runs - errors, runs / 4), *limits])
-    highest = max([*(runs + errors), *limits])
-    axes.yaxis.set_major_formatter(short)
-    if lowest <= 0 or highest < LARGE_SPREAD * lowest:
-        axes.set_ylim(0, 1.08 * max(highest, 1.0))
-        return
-    axes.set_yscale("log", nonpositive="clip")
-    decades = math.log10(highest / lowest)
-    margin = 10 ** (0.05 * decades)
-    axes.set_ylim(lowest / margin, highest * margin)
-    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=12))
-    axes.yaxis.set_minor_locator(LogLocator(10, subs=range(2, 10), numticks=12))
-    axes.yaxis.set_major_formatter(short)  # a change of scale has put back the usual one
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def scale_gap(axes: Axes, points: pl.DataFrame, tolerance: float) -> None:
-    """The square root of the gap: small gaps can be told apart, zero stays on the axis, and so does the tolerance."""
-    errors = points["gap_se"].fill_null(0.0).to_numpy()
-    top = 1.15 * max(tolerance, float(np.max(points["gap"].to_numpy() + errors)))
-    axes.set_yscale("function", functions=(_root, _square))
-    axes.set_ylim(-0.004 * top, top)
-    axes.yaxis.set_major_locator(FixedLocator(gap_ticks(top)))
-    axes.yaxis.set_minor_locator(FixedLocator([]))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def gap_ticks(top: float, apart: float = 0.13) -> list[float]:
-    """Round gaps, none so near to another that their labels would touch.
-
-    >>> gap_ticks(0.575), gap_ticks(20.0)
-    ([0.0, 0.01, 0.1, 0.2, 0.5], [0.0, 0.5, 2.0, 5.0, 10.0, 20.0])
-    """
-    ticks = [0.0]
-    for tick in _GAP_TICKS:
-        if tick <= top and all(abs(math.sqrt(tick / top) - math.sqrt(other / top)) >= apart for other in ticks):
-            ticks.append(tick)
-    return sorted(ticks)
-
-
-def scale_x(axes: Axes, xs: Sequence[float], most: int) -> None:
-    """Ticks at the points, thinned from the right where there are too many to be read."""
-    step = -(-len(xs) // most)
-    axes.set_xticks(xs[::-1][::step], [f"{x:g}" for x in xs[::-1][::step]])
-    margin = 0.07 * (xs[-1] - xs[0]) or 0.6
-    axes.set_xlim(xs[0] - margin, xs[-1] + margin)
-
-
-def _root(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sign(values) * np.sqrt(np.abs(values))
-
-
-def _square(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sign(values) * np.square(values)
-
-
-WIDTH = 7.0
-"""Inches: a page of a paper, so that 8 points are 8 points in print."""
-
-DPI = 200
-TOLERANCE = Comparison.tolerance
-_SMALL = 8.0
+"""The style of any other contender."""
 
 
 @dataclass(frozen=True)
@@ -171,133 +93,6 @@ class Labels:
     x: str
     limit: str
     alt: str
-
-
-def rendered(points: pl.DataFrame, labels: Labels) -> dict[str, bytes]:
-    """A figure as files, by suffix. `points` is the part of a summary that belongs to one experiment."""
-    settings: dict[str, Any] = {
-        "font.family": list(families()),
-        "font.size": _SMALL,
-        "axes.titlesize": _SMALL,
-        "axes.linewidth": 0.6,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "ytick.minor.width": 0.4,
-        "xtick.labelsize": _SMALL,
-        "ytick.labelsize": _SMALL,
-        "lines.scale_dashes": False,  # a bolder line keeps its pattern
-        "figure.dpi": DPI,  # the layout is made at the size that is drawn
-        "text.parse_math": False,  # a dollar in a name is a dollar
-        "svg.fonttype": "path",
-        "svg.hashsalt": "levers",
-    }
-    with style.context(["default", settings]):
-        figure = draw(points, labels)
-        image, drawing = BytesIO(), BytesIO()
-        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None, "Description": labels.alt})
-        figure.savefig(drawing, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return {".png": image.getvalue(), ".svg": _with_words(drawing.getvalue().decode(), labels.alt).encode()}
-
-
-def draw(points: pl.DataFrame, labels: Labels) -> Figure:
-    """Runs in the upper row, gaps in the lower one, a legend outside the axes."""
-    panels = points["panel"].unique(maintain_order=True).to_list()
-    contenders = in_order(points["contender"])
-    figure = Figure(figsize=(WIDTH, 4.0 if len(panels) == 1 else 4.5), layout="constrained")
-    grid: Any = figure.subplots(
-        2, len(panels), sharex="col", sharey="row", squeeze=False, gridspec_kw={"height_ratios": [3, 2]}
-    )
-    for column, panel in enumerate(panels):
-        here = points.filter(pl.col("panel") == panel).sort("x", maintain_order=True)
-        xs = here["x"].unique().sort().to_list()
-        upper, lower = grid[0, column], grid[1, column]
-        upper.set_title(textwrap.fill(drawable(plain(panel)), 84 // len(panels)))
-        for place, contender in enumerate(contenders):
-            line = here.filter(pl.col("contender") == contender)
-            for axes, quantity in ((upper, "runs"), (lower, "gap")):
-                _plot(axes, line, quantity, contender, _shift(xs, place, len(contenders)))
-        _plot_limit(upper, here)
-        lower.axhline(TOLERANCE, color="black", linewidth=0.7, dashes=(4, 3), zorder=1)
-        scale_x(lower, xs, 7 if len(panels) > 2 else 12)
-    scale_runs(grid[0, 0], points)
-    scale_gap(grid[1, 0], points, TOLERANCE)
-    for axes in grid.flat:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.5)
-        axes.set_axisbelow(True)
-        if axes not in grid[:, 0]:  # the row shares one axis
-            axes.tick_params(axis="y", which="both", left=False)
-    grid[0, 0].set_ylabel("runs")
-    grid[1, 0].set_ylabel("average gap\n(square-root scale)")
-    figure.align_ylabels(grid[:, 0])
-    if len(panels) == 1:  # a label of the whole figure would be centred under axes and legend together
-        grid[1, 0].set_xlabel(drawable(labels.x))
-    else:
-        figure.supxlabel(drawable(labels.x), fontsize=_SMALL)
-    _legend(figure, contenders, labels.limit if points["limit"].is_not_null().any() else None, len(panels) == 1)
-    return figure
-
-
-def _shift(xs: Sequence[float], place: int, of: int) -> float:
-    """A little to the side, so that equal results lie beside and not under each other."""
-    room = min(0.08 * (xs[-1] - xs[0]), 0.4 * min(b - a for a, b in pairwise(xs))) if len(xs) > 1 else 0.5
-    return room * ((place + 0.5) / of - 0.5)
-
-
-def _looks(contender: str) -> dict[str, Any]:
-    look = style_of(contender)
-    return {
-        "color": look.colour,
-        "marker": look.marker,
-        "markersize": look.size,
-        "markerfacecolor": "white" if look.hollow else look.colour,
-        "markeredgecolor": look.colour,
-        "markeredgewidth": 0.9,
-        "linewidth": 1.3,
-        "linestyle": (0, look.dashes) if look.dashes else "-",
-    }
-
-
-def _plot(axes: Axes, line: pl.DataFrame, quantity: str, contender: str, shift: float) -> None:
-    if line.is_empty():
-        return
-    middle = line[quantity].to_numpy()
-    errors = line[f"{quantity}_se"].fill_null(0.0).to_numpy()  # one world alone has none
-    drawn = axes.errorbar(line["x"].to_numpy() + shift, middle, yerr=errors, capsize=1.8, **_looks(contender))
-    for bar in drawn.lines[2]:
-        bar.set(linewidth=0.8, linestyle="-")
-
-
-def _plot_limit(axes: Axes, here: pl.DataFrame) -> None:
-    limits = here.drop_nulls("limit").group_by("x").agg(pl.col("limit").mean()).sort("x")
-    xs, ys = limits["x"].to_list(), limits["limit"].to_list()
-    if len(xs) == 1:  # a line needs two ends
-        xs, ys = [xs[0] - 0.3, xs[0] + 0.3], ys * 2
-    if xs:
-        axes.plot(xs, ys, color="black", linewidth=0.9, dashes=(1, 1.4), zorder=1.5)
-
-
-def _legend(figure: Figure, contenders: Sequence[str], limit: str | None, beside: bool) -> None:
-    handles = [Line2D([], [], label=drawable(plain(name)), **_looks(name)) for name in contenders]
-    if limit is not None:
-        handles.append(Line2D([], [], color="black", linewidth=0.9, dashes=(1, 1.4), label=drawable(limit)))
-    label = f"tolerance {TOLERANCE:g} (gap)"
-    handles.append(Line2D([], [], color="black", linewidth=0.7, dashes=(4, 3), label=label))
-    looks: dict[str, Any] = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.6, "ncols": 1 if beside else 3}
-    looks["loc"] = "outside right upper" if beside else "outside upper center"
-    figure.legend(handles=handles, **looks).set_gid("legend")
-
-
-def _with_words(drawing: str, alt: str) -> str:
-    words = escape(alt)
-    found = re.search(r"<svg [^>]*>", drawing)
-    assert found is not None  # that is how an SVG file begins
-    opened = f'<svg role="img" aria-label="{words}" {found[0].removeprefix("<svg ")}\n <title>{words}</title>'
-    return drawing[: found.start()] + opened + drawing[found.end() :]
-
-
-LIMIT_LABELS = {"hardness": "settings to try"}
-"""What the dotted line is, where it is not the limit of balanced designs."""
 
 
 def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
@@ -330,7 +125,7 @@ def drawn(reproduction: Reproduction) -> list[str]:
 
 
 def alt_text(name: str, points: pl.DataFrame) -> str:
-    """A figure in words, for who cannot see it.
+    """A figure in words, for people who cannot see it.
 
     >>> points = pl.DataFrame({"panel": ["K = 4", "K = 4"], "contender": ["cfs", "cfs"], "runs": [90.0, 1200.0]})
     >>> alt_text("elimination", points)
@@ -346,3 +141,212 @@ def alt_text(name: str, points: pl.DataFrame) -> str:
         spans.append(f"{contender} {low if low == high else f'{low} to {high}'}")
     what = f"{sweep.title}. Mean runs and mean gap against {sweep.x_label}; panels: {panels}."
     return f"{what} Mean runs: {'; '.join(spans)}."
+
+
+def rendered(points: pl.DataFrame, labels: Labels) -> dict[str, bytes]:
+    """A figure as files, by suffix. `points` is the part of a summary that belongs to one experiment."""
+    from matplotlib import style
+
+    with style.context(["default", {"font.family": list(families()), **_SETTINGS}]):
+        figure = draw(points, labels)
+        image, drawing = BytesIO(), BytesIO()
+        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None, "Description": labels.alt})
+        figure.savefig(drawing, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return {".png": image.getvalue(), ".svg": _with_words(drawing.getvalue().decode(), labels.alt).encode()}
+
+
+def draw(points: pl.DataFrame, labels: Labels) -> "Figure":
+    """Runs in the upper row, gaps in the lower one, a legend outside the axes."""
+    from matplotlib.figure import Figure
+
+    panels = points["panel"].unique(maintain_order=True).to_list()
+    contenders = in_order(points["contender"])
+    figure = Figure(figsize=(WIDTH, 4.0 if len(panels) == 1 else 4.5), layout="constrained")
+    grid: Any = figure.subplots(
+        2, len(panels), sharex="col", sharey="row", squeeze=False, gridspec_kw={"height_ratios": [3, 2]}
+    )
+    for column, panel in enumerate(panels):
+        here = points.filter(pl.col("panel") == panel).sort("x", maintain_order=True)
+        xs = here["x"].unique().sort().to_list()
+        upper, lower = grid[0, column], grid[1, column]
+        upper.set_title(textwrap.fill(drawable(plain(panel)), 84 // len(panels)))
+        for place, contender in enumerate(contenders):
+            line = here.filter(pl.col("contender") == contender)
+            for axes, quantity in ((upper, "runs"), (lower, "gap")):
+                _plot(axes, line, quantity, contender, _shift(xs, place, len(contenders)))
+        _plot_limit(upper, here)
+        lower.axhline(TOLERANCE, color="black", linewidth=0.7, dashes=(4, 3), zorder=1)
+        scale_x(lower, xs, 7 if len(panels) > 2 else 12)
+    scale_runs(grid[0, 0], points)
+    scale_gap(grid[1, 0], points, TOLERANCE)
+    for axes in grid.flat:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.5)
+        axes.set_axisbelow(True)
+        if axes not in grid[:, 0]:  # the row shares one axis
+            axes.tick_params(axis="y", which="both", left=False)
+    grid[0, 0].set_ylabel("runs")
+    grid[1, 0].set_ylabel("average gap\n(square-root scale)")
+    figure.align_ylabels(grid[:, 0])
+    if len(panels) == 1:  # a label of the whole figure would be centred under axes and legend together
+        grid[1, 0].set_xlabel(drawable(labels.x))
+    else:
+        figure.supxlabel(drawable(labels.x), fontsize=_POINTS)
+    _legend(figure, contenders, labels.limit if points["limit"].is_not_null().any() else None, len(panels) == 1)
+    return figure
+
+
+def _shift(xs: Sequence[float], place: int, of: int) -> float:
+    """A little to the side, so that equal results lie beside and not under each other."""
+    room = min(0.08 * (xs[-1] - xs[0]), 0.4 * min(b - a for a, b in pairwise(xs))) if len(xs) > 1 else 0.5
+    return room * ((place + 0.5) / of - 0.5)
+
+
+def _plot(axes: "Axes", line: pl.DataFrame, quantity: str, contender: str, shift: float) -> None:
+    if line.is_empty():
+        return
+    middle = line[quantity].to_numpy()
+    errors = line[f"{quantity}_se"].fill_null(0.0).to_numpy()  # one world alone has none
+    drawn = axes.errorbar(line["x"].to_numpy() + shift, middle, yerr=errors, capsize=1.8, **_looks(contender))
+    for bar in drawn.lines[2]:
+        bar.set(linewidth=0.8, linestyle="-")
+
+
+def _plot_limit(axes: "Axes", here: pl.DataFrame) -> None:
+    limits = here.drop_nulls("limit").group_by("x").agg(pl.col("limit").mean()).sort("x")
+    xs, ys = limits["x"].to_list(), limits["limit"].to_list()
+    if len(xs) == 1:  # a line needs two ends
+        xs, ys = [xs[0] - 0.3, xs[0] + 0.3], ys * 2
+    if xs:
+        axes.plot(xs, ys, color="black", linewidth=0.9, dashes=(1, 1.4), zorder=1.5)
+
+
+def _legend(figure: "Figure", contenders: Sequence[str], limit: str | None, beside: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=drawable(plain(name)), **_looks(name)) for name in contenders]
+    if limit is not None:
+        handles.append(Line2D([], [], color="black", linewidth=0.9, dashes=(1, 1.4), label=drawable(limit)))
+    label = f"tolerance {TOLERANCE:g} (gap)"
+    handles.append(Line2D([], [], color="black", linewidth=0.7, dashes=(4, 3), label=label))
+    looks: dict[str, Any] = {"fontsize": _POINTS, "frameon": False, "handlelength": 3.6, "ncols": 1 if beside else 3}
+    looks["loc"] = "outside right upper" if beside else "outside upper center"
+    figure.legend(handles=handles, **looks).set_gid("legend")
+
+
+def _looks(contender: str) -> dict[str, Any]:
+    look = style_of(contender)
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "markersize": look.size,
+        "markerfacecolor": "white" if look.hollow else look.colour,
+        "markeredgecolor": look.colour,
+        "markeredgewidth": 0.9,
+        "linewidth": 1.3,
+        "linestyle": (0, look.dashes) if look.dashes else "-",
+    }
+
+
+def style_of(contender: str) -> Style:
+    """The style of a contender's line.
+
+    >>> style_of("cfs").colour, style_of("somebody else") == OTHER
+    ('#0072B2', True)
+    """
+    return STYLES.get(contender, OTHER)
+
+
+def in_order(contenders: Iterable[str]) -> list[str]:
+    """Contenders, each once, in the order of all legends and tables; unknown ones last.
+
+    >>> in_order(["oracle", "new", "cfs", "oracle"])
+    ['cfs', 'oracle', 'new']
+    """
+    found = list(dict.fromkeys(contenders))
+    return [name for name in STYLES if name in found] + [name for name in found if name not in STYLES]
+
+
+def scale_runs(axes: "Axes", points: pl.DataFrame) -> None:
+    """Logarithmic if the lines are far apart. An error bar that would reach down to zero leaves the axes."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    runs = points["runs"].to_numpy()
+    errors = points["runs_se"].fill_null(0.0).to_numpy()
+    limits = points["limit"].drop_nulls().to_list()
+    lowest = min([*np.maximum(runs - errors, runs / 4), *limits])
+    highest = max([*(runs + errors), *limits])
+    axes.yaxis.set_major_formatter(short)
+    if lowest <= 0 or highest < LARGE_SPREAD * lowest:
+        axes.set_ylim(0, 1.08 * max(highest, 1.0))
+        return
+    axes.set_yscale("log", nonpositive="clip")
+    decades = math.log10(highest / lowest)
+    margin = 10 ** (0.05 * decades)
+    axes.set_ylim(lowest / margin, highest * margin)
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=12))
+    axes.yaxis.set_minor_locator(LogLocator(10, subs=range(2, 10), numticks=12))
+    axes.yaxis.set_major_formatter(short)  # the change of scale has reset it
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def scale_gap(axes: "Axes", points: pl.DataFrame, tolerance: float) -> None:
+    """The square root of the gap: small gaps can be told apart, zero stays on the axis, and so does the tolerance."""
+    from matplotlib.ticker import FixedLocator
+
+    errors = points["gap_se"].fill_null(0.0).to_numpy()
+    top = 1.15 * max(tolerance, float(np.max(points["gap"].to_numpy() + errors)))
+    axes.set_yscale("function", functions=(_root, _square))
+    axes.set_ylim(-0.004 * top, top)
+    axes.yaxis.set_major_locator(FixedLocator(gap_ticks(top)))
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def gap_ticks(top: float, apart: float = 0.13) -> list[float]:
+    """Round gaps, none so near to another that their labels would touch.
+
+    >>> gap_ticks(0.575), gap_ticks(20.0)
+    ([0.0, 0.01, 0.1, 0.2, 0.5], [0.0, 0.5, 2.0, 5.0, 10.0, 20.0])
+    """
+    ticks = [0.0]
+    for tick in _GAP_TICKS:
+        if tick <= top and all(abs(math.sqrt(tick / top) - math.sqrt(other / top)) >= apart for other in ticks):
+            ticks.append(tick)
+    return sorted(ticks)
+
+
+def scale_x(axes: "Axes", xs: Sequence[float], most: int) -> None:
+    """Ticks at the points, thinned from the right where there are too many to be read."""
+    step = -(-len(xs) // most)
+    axes.set_xticks(xs[::-1][::step], [f"{x:g}" for x in xs[::-1][::step]])
+    margin = 0.07 * (xs[-1] - xs[0]) or 0.6
+    axes.set_xlim(xs[0] - margin, xs[-1] + margin)
+
+
+def short(value: float, _: object = None) -> str:
+    """A number of runs on an axis.
+
+    >>> short(500), short(2500), short(40_000), short(3e7)
+    ('500', '2.5k', '40k', '30M')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _root(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _square(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sign(values) * np.square(values)
+
+
+def _with_words(drawing: str, alt: str) -> str:
+    words = escape(alt)
+    found = re.search(r"<svg [^>]*>", drawing)
+    assert found is not None  # that is how an SVG file begins
+    opened = f'<svg role="img" aria-label="{words}" {found[0].removeprefix("<svg ")}\n <title>{words}</title>'
+    return drawing[: found.start()] + opened + drawing[found.end() :]

@@ -2,15 +2,16 @@
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from levers.errors import InvalidSettingError
-from levers.reproduction.claims import Claim
+from levers.reproduction.claims import DOES_NOT, HOLDS, ONLY_AS_RELEASED, Claim
 from levers.reproduction.figures import alt_text, draw_figures, drawn, in_order
 from levers.reproduction.results import write_whole
 from levers.reproduction.run import ALL, Reproduction
@@ -28,6 +29,189 @@ READING = (
     "the points of a place stand a little side by side, so that equal ones can be seen."
 )
 CLAIMS_HEADER = ("experiment", "claim", "measured", "verdict", "why")
+"""The columns of the table of claims."""
+FIGURES = Path("figures")
+"""The folder of the figures, relative to the report."""
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fafafa; --rule: #cccccc; --soft: #5a5a5a; --head: #eeeeee;
+  --good: #00664b; --bad: #a33c00; --part: #7a5200; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --rule: #444444; --soft: #b0b0b0;
+  --head: #262626; --good: #4fd1a5; --bad: #ff9a5c; --part: #f0c050; } }
+body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; max-width: 62rem;
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
+h2 { font-size: 1.2rem; margin-top: 3rem; border-bottom: 1px solid var(--rule); }
+p, li, figcaption { max-width: 46rem; }
+figure { margin: 1rem 0; }
+svg { display: block; background: #ffffff; border-radius: 6px; padding: 8px; box-sizing: border-box;
+  width: 100%; max-width: 54rem; height: auto; }
+figcaption { margin-top: .5rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--rule); padding: .3rem 1rem .3rem 0; text-align: left; vertical-align: top; }
+thead th { background: var(--head); padding-left: .3rem; vertical-align: bottom; }
+tbody th { font-weight: 600; }
+.numbers td { white-space: nowrap; }
+small { color: var(--soft); display: block; font-size: .78rem; font-weight: 400; }
+.claims td, .claims th { min-width: 6rem; }
+.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
+.part { color: var(--part); font-weight: 600; }
+pre { background: var(--head); padding: .8rem; border-radius: 6px; overflow-x: auto; font-size: .85rem; }
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The page's content security policy: nothing is loaded or run, whatever a name contains."""
+_CLASSES = {HOLDS: "good", DOES_NOT: "bad", ONLY_AS_RELEASED: "part"}
+"""The CSS class of each verdict."""
+
+
+def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: str | Path) -> Path:
+    """Write report.html, report.md and the figures that it links to; gives the path of report.html."""
+    target = Path(folder)
+    draw_figures(reproduction, target / FIGURES)
+    drawings = {name: (target / FIGURES / f"{name}.svg").read_text("utf-8") for name in drawn(reproduction)}
+    try:
+        write_whole(target / "report.md", markdown(reproduction, claims, FIGURES).encode())
+        write_whole(target / "report.html", html(reproduction, claims, drawings).encode())
+    except OSError as error:
+        raise InvalidSettingError(f"cannot write to {target}: {error.strerror or error}") from None
+    return target / "report.html"
+
+
+def markdown(reproduction: Reproduction, claims: Sequence[Claim], figures: Path) -> str:
+    """The page. `figures` is the folder of the PNG files, seen from the page."""
+    settings, summary = reproduction.settings, reproduction.summary
+    made = f"Size {settings.size}, seed {settings.seed}; each point: {worlds_and_repeats(reproduction)}."
+    parts = [
+        f"# {TITLE}",
+        ABOUT,
+        f"{plain_text(made)} {READING}",
+        "## Claims of the paper",
+        plain_text(counted(claims)),
+    ]
+    if claims:
+        cells = [(c.experiment, f"{c.name}: {c.sentence}", c.measured, c.verdict, c.why) for c in claims]
+        parts.append(table(CLAIMS_HEADER, cells))
+    for name in drawn(reproduction):
+        sweep, points = SWEEPS[name], summary.filter(pl.col("experiment") == name)
+        image = f"![{plain_text(alt_text(name, points))}]({(figures / f'{name}.png').as_posix()})"
+        header, rows = by_contender(points, sweep.x_label, lambda row: amount(row["runs"], row["runs_se"]))
+        parts += [f"## {sweep.title}", image, sweep.caption, "Mean runs:", table(header, rows)]
+    return "\n\n".join([*parts, "## Run it again", f"```python\n{again(reproduction)}\n```"]) + "\n"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table, with everything in it taken as plain text.
+
+    >>> print(table(["a|b"], [["<i>"]]))
+    | a\\|b |
+    |---|
+    | &lt;i> |
+    """
+    first, *others = ["| " + " | ".join(plain_text(cell) for cell in line) + " |" for line in [header, *rows]]
+    return "\n".join([first, "|---" * len(header) + "|", *others])
+
+
+def plain_text(text: str) -> str:
+    """A text on one line in which nothing is markup.
+
+    >>> plain_text("a_b & [c](d)\\n<e>")
+    'a\\\\_b &amp; \\\\[c\\\\](d) &lt;e>'
+    """
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", line)
+
+
+def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str, str]) -> str:
+    """The page, with the SVG drawings of the experiments in it."""
+    summary = reproduction.summary
+    made = "".join(f'<tr><th scope="row">{a}</th><td>{escape(b)}</td></tr>\n' for a, b in made_with(reproduction))
+    sections = [
+        _section(name, drawing, summary.filter(pl.col("experiment") == name)) for name, drawing in drawings.items()
+    ]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{TITLE}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{TITLE}</h1>
+<p>{ABOUT}</p>
+<h2>Settings</h2>
+<table>
+<tbody>
+{made}</tbody>
+</table>
+<h2>Claims of the paper</h2>
+<p>{escape(counted(claims))}</p>
+{_claims(claims) if claims else ""}
+{"".join(sections) or "<p>There are no results.</p>"}
+<h2>Run it again</h2>
+<p>The same seed gives the same numbers, whatever the number of workers.</p>
+<pre><code>{escape(again(reproduction))}</code></pre>
+</body>
+</html>
+"""
+
+
+def _section(name: str, drawing: str, points: pl.DataFrame) -> str:
+    sweep = SWEEPS[name]
+    return f"""<h2 id="{name}">{escape(sweep.title)}</h2>
+<figure>
+{own_ids(drawing[drawing.index("<svg ") :].strip(), name)}
+<figcaption>{escape(sweep.caption)} {READING}</figcaption>
+</figure>
+{_numbers(points, sweep.title, sweep.x_label)}
+"""
+
+
+def _claims(claims: Sequence[Claim]) -> str:
+    rows = []
+    for claim in claims:
+        kind = _CLASSES.get(claim.verdict, "open")
+        rows.append(
+            f'<tr><td>{escape(claim.experiment)}</td><th scope="row">{escape(claim.name)}'
+            f"<small>{escape(claim.sentence)}</small></th><td>{escape(claim.measured)}</td>"
+            f'<td class="{kind}">{escape(claim.verdict)}</td><td>{escape(claim.why)}</td></tr>'
+        )
+    return _wide("claims", "claims", CLAIMS_HEADER, rows)
+
+
+def _numbers(points: pl.DataFrame, title: str, x_label: str) -> str:
+    header, lines = by_contender(
+        points,
+        x_label,
+        lambda row: (
+            f"{amount(row['runs'], row['runs_se'])}<small>gap {row['gap']:.3f}</small>"
+            f"<small>{row['failures']} of {row['n']} failed</small>"
+        ),
+    )
+    rows = [
+        f'<tr><td>{escape(panel)}</td><th scope="row">{x}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for panel, x, *cells in lines
+    ]
+    return _wide(title, "numbers", header, rows)
+
+
+def _wide(title: str, kind: str, header: Sequence[str], rows: Sequence[str]) -> str:
+    """A table that scrolls by itself, with a keyboard too."""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="Table: {escape(title)}">\n<table class="{kind}">\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>\n</div>"
+    )
+
+
+def own_ids(drawing: str, name: str) -> str:
+    """A drawing whose ids are its own, so that several may be on a page.
+
+    >>> own_ids('<svg><g id="a"/><use xlink:href="#a" clip-path="url(#b)"/></svg>', "n")
+    '<svg><g id="n-a"/><use xlink:href="#n-a" clip-path="url(#n-b)"/></svg>'
+    """
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", drawing)
 
 
 def worlds_and_repeats(reproduction: Reproduction) -> str:
@@ -81,6 +265,18 @@ def counted(claims: Sequence[Claim]) -> str:
     return f"{len(claims)} claims. {'; '.join(parts)}." if claims else "No claims were checked."
 
 
+def by_contender(
+    points: pl.DataFrame, x_label: str, cell: Callable[[dict[str, Any]], str]
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table with a column for each contender, and a row for each panel and point."""
+    contenders = in_order(points["contender"])
+    rows = []
+    for (panel, x), here in points.group_by("panel", "x", maintain_order=True):
+        cells = {row["contender"]: cell(row) for row in here.iter_rows(named=True)}
+        rows.append([str(panel), f"{x:g}", *(cells.get(contender, "") for contender in contenders)])
+    return ["panel", x_label, *contenders], rows
+
+
 def amount(mean: float, error: float | None) -> str:
     """A number of runs with its standard error.
 
@@ -89,198 +285,3 @@ def amount(mean: float, error: float | None) -> str:
     """
     digits = 0 if mean >= 100 else 1
     return f"{mean:,.{digits}f}" + ("" if error is None else f" ± {error:,.{digits}f}")
-
-
-def markdown(reproduction: Reproduction, claims: Sequence[Claim], figures: Path) -> str:
-    """The page. `figures` is the folder of the PNG files, seen from the page."""
-    settings, summary = reproduction.settings, reproduction.summary
-    made = f"Size {settings.size}, seed {settings.seed}; each point: {worlds_and_repeats(reproduction)}."
-    parts = [
-        f"# {TITLE}",
-        ABOUT,
-        f"{plain_text(made)} {READING}",
-        "## Claims of the paper",
-        plain_text(counted(claims)),
-    ]
-    if claims:
-        parts.append(table(CLAIMS_HEADER, [_cells(claim) for claim in claims]))
-    for name in drawn(reproduction):
-        sweep, points = SWEEPS[name], summary.filter(pl.col("experiment") == name)
-        image = f"![{plain_text(alt_text(name, points))}]({(figures / f'{name}.png').as_posix()})"
-        header, rows = mean_runs(points, sweep.x_label)
-        parts += [f"## {sweep.title}", image, sweep.caption, "Mean runs:", table(header, rows)]
-    return "\n\n".join([*parts, "## Run it again", f"```python\n{again(reproduction)}\n```"]) + "\n"
-
-
-def mean_runs(points: pl.DataFrame, x_label: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a table with a column for each contender, and a row for each panel and point."""
-    contenders = in_order(points["contender"])
-    rows = []
-    for (panel, x), here in points.group_by("panel", "x", maintain_order=True):
-        found = {row["contender"]: amount(row["runs"], row["runs_se"]) for row in here.iter_rows(named=True)}
-        rows.append([str(panel), f"{x:g}", *(found.get(contender, "") for contender in contenders)])
-    return ["panel", x_label, *contenders], rows
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, with everything in it taken as plain text.
-
-    >>> print(table(["a|b"], [["<i>"]]))
-    | a\\|b |
-    |---|
-    | &lt;i> |
-    """
-    lines = [header, *rows]
-    drawn_lines = ["| " + " | ".join(plain_text(cell) for cell in line) + " |" for line in lines]
-    return "\n".join([drawn_lines[0], "|---" * len(header) + "|", *drawn_lines[1:]])
-
-
-def plain_text(text: str) -> str:
-    """A text on one line in which nothing is markup.
-
-    >>> plain_text("a_b & [c](d)\\n<e>")
-    'a\\\\_b &amp; \\\\[c\\\\](d) &lt;e>'
-    """
-    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", line)
-
-
-def _cells(claim: Claim) -> tuple[str, ...]:
-    return (claim.experiment, f"{claim.name}: {claim.sentence}", claim.measured, claim.verdict, claim.why)
-
-
-FIGURES = Path("figures")
-"""The folder of the figures, seen from the report."""
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fafafa; --rule: #cccccc; --soft: #5a5a5a; --head: #eeeeee;
-  --good: #00664b; --bad: #a33c00; --part: #7a5200; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --rule: #444444; --soft: #b0b0b0;
-  --head: #262626; --good: #4fd1a5; --bad: #ff9a5c; --part: #f0c050; } }
-body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; max-width: 62rem;
-  margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; line-height: 1.25; }
-h2 { font-size: 1.2rem; margin-top: 3rem; border-bottom: 1px solid var(--rule); }
-p, li, figcaption { max-width: 46rem; }
-figure { margin: 1rem 0; }
-svg { display: block; background: #ffffff; border-radius: 6px; padding: 8px; box-sizing: border-box;
-  width: 100%; max-width: 54rem; height: auto; }
-figcaption { margin-top: .5rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--rule); padding: .3rem 1rem .3rem 0; text-align: left; vertical-align: top; }
-thead th { background: var(--head); padding-left: .3rem; vertical-align: bottom; }
-tbody th { font-weight: 600; }
-.numbers td { white-space: nowrap; }
-small { color: var(--soft); display: block; font-size: .78rem; font-weight: 400; }
-.claims td, .claims th { min-width: 6rem; }
-.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
-.part { color: var(--part); font-weight: 600; }
-pre { background: var(--head); padding: .8rem; border-radius: 6px; overflow-x: auto; font-size: .85rem; }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is loaded or run, whatever a name says
-_CLASSES = {"holds": "good", "does not hold": "bad", "holds only as released": "part"}
-
-
-def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: str | Path) -> Path:
-    """Write report.html, report.md and the figures that it links to; gives the path of report.html."""
-    target = Path(folder)
-    draw_figures(reproduction, target / FIGURES)
-    drawings = {name: (target / FIGURES / f"{name}.svg").read_text("utf-8") for name in drawn(reproduction)}
-    try:
-        write_whole(target / "report.md", markdown(reproduction, claims, FIGURES).encode())
-        write_whole(target / "report.html", html(reproduction, claims, drawings).encode())
-    except OSError as error:
-        raise InvalidSettingError(f"cannot write to {target}: {error.strerror or error}") from None
-    return target / "report.html"
-
-
-def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str, str]) -> str:
-    """The page, with the SVG drawings of the experiments in it."""
-    summary = reproduction.summary
-    made = "".join(f'<tr><th scope="row">{a}</th><td>{escape(b)}</td></tr>\n' for a, b in made_with(reproduction))
-    sections = [
-        _section(name, drawing, summary.filter(pl.col("experiment") == name)) for name, drawing in drawings.items()
-    ]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{TITLE}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{TITLE}</h1>
-<p>{ABOUT}</p>
-<h2>Settings</h2>
-<table>
-<tbody>
-{made}</tbody>
-</table>
-<h2>Claims of the paper</h2>
-<p>{escape(counted(claims))}</p>
-{_claims(claims) if claims else ""}
-{"".join(sections) or "<p>There are no results.</p>"}
-<h2>Run it again</h2>
-<p>The same seed gives the same numbers, whatever the number of workers.</p>
-<pre><code>{escape(again(reproduction))}</code></pre>
-</body>
-</html>
-"""
-
-
-def own_ids(drawing: str, name: str) -> str:
-    """A drawing whose ids are its own, so that several may be on a page.
-
-    >>> own_ids('<svg><g id="a"/><use xlink:href="#a" clip-path="url(#b)"/></svg>', "n")
-    '<svg><g id="n-a"/><use xlink:href="#n-a" clip-path="url(#n-b)"/></svg>'
-    """
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", drawing)
-
-
-def _section(name: str, drawing: str, points: pl.DataFrame) -> str:
-    sweep = SWEEPS[name]
-    return f"""<h2 id="{name}">{escape(sweep.title)}</h2>
-<figure>
-{own_ids(drawing[drawing.index("<svg ") :].strip(), name)}
-<figcaption>{escape(sweep.caption)} {READING}</figcaption>
-</figure>
-{_numbers(points, sweep.title, sweep.x_label)}
-"""
-
-
-def _claims(claims: Sequence[Claim]) -> str:
-    rows = []
-    for claim in claims:
-        kind = _CLASSES.get(claim.verdict, "open")
-        rows.append(
-            f'<tr><td>{escape(claim.experiment)}</td><th scope="row">{escape(claim.name)}'
-            f"<small>{escape(claim.sentence)}</small></th><td>{escape(claim.measured)}</td>"
-            f'<td class="{kind}">{escape(claim.verdict)}</td><td>{escape(claim.why)}</td></tr>'
-        )
-    return _wide("claims", "claims", CLAIMS_HEADER, rows)
-
-
-def _numbers(points: pl.DataFrame, title: str, x_label: str) -> str:
-    contenders = in_order(points["contender"])
-    rows = []
-    for (panel, x), here in points.group_by("panel", "x", maintain_order=True):
-        found = {
-            row["contender"]: f"{amount(row['runs'], row['runs_se'])}<small>gap {row['gap']:.3f}</small>"
-            f"<small>{row['failures']} of {row['n']} failed</small>"
-            for row in here.iter_rows(named=True)
-        }
-        cells = "".join(f"<td>{found.get(contender, '')}</td>" for contender in contenders)
-        rows.append(f'<tr><td>{escape(str(panel))}</td><th scope="row">{x:g}</th>{cells}</tr>')
-    return _wide(title, "numbers", ("panel", x_label, *contenders), rows)
-
-
-def _wide(title: str, kind: str, header: Sequence[str], rows: Sequence[str]) -> str:
-    """A table that scrolls by itself, with a keyboard too."""
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="Table: {escape(title)}">\n<table class="{kind}">\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>\n</div>"
-    )

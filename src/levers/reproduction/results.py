@@ -8,29 +8,26 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from threading import get_ident
+from typing import Any, get_type_hints
 from weakref import WeakValueDictionary, finalize
 
 import polars as pl
 from polars.exceptions import PolarsError
 
-from levers.algorithms.base import Verdict
 from levers.errors import InvalidSettingError
-from levers.reproduction.sweeps import Contender, Point, Task
-from levers.worlds.scm import World, gap, true_parents
+from levers.reproduction.sweeps import Task
 
-SCHEMA = {
-    "experiment": pl.String,
-    "panel": pl.String,
-    "x": pl.Float64,
-    "contender": pl.String,
-    "world": pl.Int64,
-    "repeat": pl.Int64,
-    "n_runs": pl.Int64,
-    "gap": pl.Float64,
-    "failed": pl.Boolean,
-    "parents_exact": pl.Boolean,
-    "limit": pl.Int64,
-}
+if sys.platform != "win32":
+    import fcntl
+
+_SETTINGS = "settings.json"
+"""The file that says what a folder's results were made with."""
+_LOCK = ".lock"
+"""The file that a process locks while it writes to a folder."""
+_POINT = ("experiment", "panel", "x", "contender")
+"""The columns that name one point of a figure's line."""
+_TYPES: dict[Any, Any] = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+"""The column type of each type of a row; what may be None has the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,75 +46,9 @@ class Row:
     parents_exact: bool | None
     limit: int | None
 
-    @classmethod
-    def of(
-        cls,
-        task: Task,
-        point: Point,
-        contender: Contender,
-        repeat: int,
-        *,
-        verdict: Verdict,
-        world: World,
-        tolerance: float,
-        limit: int,
-    ) -> "Row":
-        """What a verdict is worth in a world in which the truth is known."""
-        loss = gap(world, verdict.assignment.codes)
-        exact = None if verdict.parents is None else set(verdict.parents) == set(true_parents(world))
-        return cls(
-            task.sweep,
-            point.panel,
-            point.x,
-            contender.label,
-            task.world,
-            repeat,
-            verdict.n_runs,
-            loss,
-            loss > tolerance,
-            exact,
-            limit,
-        )
 
-
-def table(rows: list[Row]) -> pl.DataFrame:
-    """Rows as a table."""
-    return pl.DataFrame([asdict(row) for row in rows], schema=SCHEMA)
-
-
-def summary(runs: pl.DataFrame) -> pl.DataFrame:
-    """Means over all runs of a point, with standard errors that take worlds as the independent units.
-
-    >>> rows = [Row("e", "p", 1.0, "cfs", world, 0, 10 * (world + 1), 0.1, False, None, 5) for world in range(4)]
-    >>> summary(table(rows)).select("runs", "runs_se", "failures", "n").row(0)
-    (25.0, 6.454972243679028, 0, 4)
-    """
-    by_world = runs.group_by("experiment", "panel", "x", "contender", "world", maintain_order=True).agg(
-        pl.col("n_runs").mean(),
-        pl.col("gap").mean(),
-        pl.col("failed").sum().alias("failures"),
-        pl.col("parents_exact").mean(),
-        pl.col("limit").mean(),
-        pl.len().alias("n"),
-    )
-    se = (pl.len().cast(pl.Float64)).sqrt()
-    return by_world.group_by("experiment", "panel", "x", "contender", maintain_order=True).agg(
-        pl.col("n_runs").mean().alias("runs"),
-        (pl.col("n_runs").std() / se).alias("runs_se"),
-        pl.col("gap").mean().alias("gap"),
-        (pl.col("gap").std() / se).alias("gap_se"),
-        pl.col("failures").sum(),
-        pl.col("n").sum(),
-        pl.col("parents_exact").mean(),
-        pl.col("limit").mean(),
-    )
-
-
-if sys.platform != "win32":
-    import fcntl
-
-_SETTINGS = "settings.json"
-_LOCK = ".lock"
+SCHEMA = {name: _TYPES[kind if kind in _TYPES else kind.__args__[0]] for name, kind in get_type_hints(Row).items()}
+"""The columns of a table of runs."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +116,37 @@ class Parts:
         return pl.concat([pl.DataFrame(schema=SCHEMA), *frames])
 
 
+_open: WeakValueDictionary[tuple[Path, int], Parts] = WeakValueDictionary()
+"""What each thread has open. A thread makes one call at a time, so what it left open belongs to a call that failed."""
+
+
+def table(rows: list[Row]) -> pl.DataFrame:
+    """Rows as a table."""
+    return pl.DataFrame([asdict(row) for row in rows], schema=SCHEMA)
+
+
+def summary(runs: pl.DataFrame) -> pl.DataFrame:
+    """Means over all runs of a point, with standard errors that take worlds as the independent units.
+
+    >>> rows = [Row("e", "p", 1.0, "cfs", world, 0, 10 * (world + 1), 0.1, False, None, 5) for world in range(4)]
+    >>> summary(table(rows)).select("runs", "runs_se", "failures", "n").row(0)
+    (25.0, 6.454972243679028, 0, 4)
+    """
+    by_world = runs.group_by(*_POINT, "world", maintain_order=True).agg(
+        pl.col("n_runs", "gap", "parents_exact", "limit").mean(), pl.col("failed").sum(), pl.len().alias("n")
+    )
+    root_n = (pl.len().cast(pl.Float64)).sqrt()
+    return by_world.group_by(*_POINT, maintain_order=True).agg(
+        pl.col("n_runs").mean().alias("runs"),
+        (pl.col("n_runs").std() / root_n).alias("runs_se"),
+        pl.col("gap").mean(),
+        (pl.col("gap").std() / root_n).alias("gap_se"),
+        pl.col("failed").sum().alias("failures"),
+        pl.col("n").sum(),
+        pl.col("parents_exact", "limit").mean(),
+    )
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all, also after a power cut."""
     temporary = path.with_name(f".{path.name}.writing")
@@ -200,10 +162,6 @@ def _is_whole(path: Path) -> bool:
         return pl.read_parquet(path).schema == pl.Schema(SCHEMA)
     except (PolarsError, OSError):
         return False
-
-
-_open: WeakValueDictionary[tuple[Path, int], Parts] = WeakValueDictionary()
-"""What each thread has open. A thread makes one call at a time, so what it left open belongs to a call that failed."""
 
 
 def _owner(folder: Path) -> tuple[Path, int]:

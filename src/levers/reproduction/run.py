@@ -1,4 +1,4 @@
-"""Run experiments, go on where they were stopped, and write everything down."""
+"""Run experiments, go on where an earlier call was stopped, and write the tables of results."""
 
 import time
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from levers.reproduction.results import Parts, Settings, summary, write_whole
 from levers.reproduction.sweeps import SIZES, SWEEPS, WORLDS_AND_REPEATS, Task
 
 ALL = "all"
+"""The name that stands for all experiments."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def fingerprint(size: str) -> str:
 
 
 def write_tables(folder: Path, runs: pl.DataFrame) -> None:
-    """The runs as Parquet and CSV, and the summary as CSV."""
+    """Write the runs as Parquet and CSV, and the summary as CSV."""
     temporary = folder / ".results.writing"
     runs.write_parquet(temporary)
     temporary.replace(folder / "results.parquet")

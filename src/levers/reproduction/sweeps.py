@@ -1,6 +1,6 @@
-"""The paper's experiments: points along an axis, and who is compared at each."""
+"""The paper's experiments: points along an axis, and which methods are compared at each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,18 +9,55 @@ from levers.core.validation import check_choice
 from levers.experiments.compare import Comparison
 
 SIZES = ("smoke", "notebook", "paper")
-"""Seconds; what the authors released, 20 worlds x 5; what the paper reports, 20 worlds x 50."""
-
+"""A few seconds; what the authors released, 20 worlds x 5; what the paper reports, 20 worlds x 50."""
 WORLDS_AND_REPEATS = {"smoke": (3, 2), "notebook": (20, 5), "paper": (20, 50)}
-
-
+"""Worlds of each point, and runs of each method on each of them."""
 FEWER = {"smoke": 1.0, "notebook": 0.5, "paper": 2.0}
-"""Runs per world of what the paper's figures do not have, or has to be run row by row; 0.5 is every second world."""
+"""Runs on each world of methods that the paper's figures do not have, or that are slow; 0.5 is every second world."""
+PARENTS_BY_FACTORS: dict[str, dict[int, tuple[int, ...]]] = {
+    "smoke": {10: (1, 5, 10), 30: (10,)},
+    "notebook": {10: (1, 3, 5, 8, 10), 30: (1, 10, 20, 30)},
+    "paper": {10: (1, 2, 3, 5, 7, 8, 10), 30: (1, 5, 10, 15, 20, 25, 30)},
+}
+"""Numbers of parents in the experiment of that name, for each number of factors."""
+ELIMINATION_PARENTS: dict[str, dict[int, tuple[int, ...]]] = {
+    "smoke": {4: (1, 3)},
+    "notebook": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
+    "paper": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
+}
+"""The same for successive elimination, which lists all assignments and so needs few factors."""
+FEWEST_LEVELS = {"smoke": (2, 4), "notebook": (2, 4, 6), "paper": (2, 3, 4, 6)}
+"""The fewest levels of a factor in the experiment about levels; the most is 3 more."""
+SUPPORT_PARENTS = {"smoke": (10,), "notebook": (10, 30), "paper": (10, 30)}
+"""Numbers of parents there, of 30 factors."""
+DEGREES = {"smoke": (1, 5), "notebook": (1, 3, 5), "paper": (1, 2, 3, 5)}
+"""Expected degrees of the graph."""
+ALPHAS = {"smoke": (0.0, 1.0), "notebook": (0.0, 0.25, 0.5, 0.75, 1.0), "paper": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)}
+"""Sizes of the interactions that the additive model leaves out."""
+N_FACTORS, N_PARENTS = 10, 5
+"""Factors and parents in that experiment; the paper does not say how many its figure has."""
+NEEDLE_FACTORS = {"smoke": (2, 4), "notebook": (2, 4, 6, 8), "paper": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
+"""Factors of the needle worlds, each with two levels."""
+NEEDLE_TOLERANCE, NEEDLE_FAILURE_PROB, NEEDLE_HEIGHT = 0.5, 0.1, 1.0
+"""What is asked of the methods there, and how far the needle is above all other assignments."""
+DEGREE_PANEL = "K = 30, 10 parents"
+MISSPECIFICATION_PANEL = f"K = {N_FACTORS}, {N_PARENTS} parents, at most 6 levels"
+HARDNESS_PANEL = "2 levels, every factor a parent"
+
+
+def parents_panel(n_factors: int, known: bool) -> str:
+    """The name of a panel in the experiment about parents."""
+    return f"K = {n_factors}, number of parents {'known' if known else 'unknown'}"
+
+
+def support_panel(n_parents: int) -> str:
+    """The name of a panel in the experiment about levels."""
+    return f"K = 30, {n_parents} parents"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One line of a figure: an algorithm and how it is set up, and whether it makes do with fewer runs."""
+    """One line of a figure: an algorithm, how it is set up, and whether it runs on fewer worlds than the others."""
 
     label: str
     algorithm: str
@@ -43,16 +80,18 @@ MODL_ALGORITHM_1 = Contender("modl, algorithm-1", "modl", schedule="algorithm-1"
 MODL_PROOF = Contender("modl, proof", "modl", schedule="proof", fewer=True)
 PARENTS_FIRST = Contender("parents-first", "parents-first")
 ORACLE = Contender("oracle", "oracle")
-WATCHING = Contender("observational-regression", "observational-regression", fewer=True)
+OBSERVING = Contender("observational-regression", "observational-regression", fewer=True)
 ELIMINATION = Contender("successive-elimination", "successive-elimination", fewer=True)
-
-USUAL = (CFS, MODL, PARENTS_FIRST, ORACLE, WATCHING)
-ALL_SCHEDULES = (CFS, MODL, MODL_ALGORITHM_1, MODL_PROOF, PARENTS_FIRST, ORACLE, WATCHING)
+NAIVE = Contender("naive search", "naive-search")
+NEEDLE_CFS = Contender("cfs", "cfs")
+USUAL = (CFS, MODL, PARENTS_FIRST, ORACLE, OBSERVING)
+ALL_SCHEDULES = (CFS, MODL, MODL_ALGORITHM_1, MODL_PROOF, PARENTS_FIRST, ORACLE, OBSERVING)
+NEEDLE_CONTENDERS = (NAIVE, MODL, NEEDLE_CFS)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One place on an axis: which panel, where, and what differs from the usual setting."""
+    """One point of a figure: its panel, its place on the axis, and the settings of the comparison that differ there."""
 
     panel: str
     x: float
@@ -85,6 +124,11 @@ class Sweep:
     points: Mapping[str, tuple[Point, ...]]
     caption: str
 
+    @classmethod
+    def of(cls, name: str, title: str, x_label: str, points: Callable[[str], Iterable[Point]], caption: str) -> "Sweep":
+        """A sweep from a function that gives the points of a size."""
+        return cls(name, title, x_label, {size: tuple(points(size)) for size in SIZES}, caption)
+
     def tasks(self, size: str) -> "list[Task]":
         """All pairs of point and world."""
         check_choice("size", size, SIZES)
@@ -94,7 +138,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Task:
-    """The smallest piece that is kept: everybody on one world of one point."""
+    """The smallest unit of work: every method on one world of one point."""
 
     sweep: str
     point: int
@@ -104,7 +148,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Its name among the files that are kept."""
+        """The name of the file that its results are kept in."""
         return f"{self.sweep}-{self.point:03d}-{self.world:03d}"
 
     def seeded(self, seed: int) -> "Task":
@@ -112,153 +156,89 @@ class Task:
         return replace(self, seed=seed)
 
 
-_PARENTS_PARENTS: dict[str, dict[int, tuple[int, ...]]] = {
-    "smoke": {10: (1, 5, 10), 30: (10,)},
-    "notebook": {10: (1, 3, 5, 8, 10), 30: (1, 10, 20, 30)},
-    "paper": {10: (1, 2, 3, 5, 7, 8, 10), 30: (1, 5, 10, 15, 20, 25, 30)},
-}
+def _parents_points(size: str) -> Iterable[Point]:
+    for n_factors, numbers in PARENTS_BY_FACTORS[size].items():
+        for known in (False, True):
+            for p in numbers:
+                panel = parents_panel(n_factors, known)
+                yield Point.at(panel, p, ALL_SCHEDULES, n_factors=n_factors, n_parents=p, known_parents=known)
 
 
-def parents_panel(n_factors: int, known: bool) -> str:
-    """A panel's name."""
-    return f"K = {n_factors}, number of parents {'known' if known else 'unknown'}"
+def _elimination_points(size: str) -> Iterable[Point]:
+    for k, numbers in ELIMINATION_PARENTS[size].items():
+        for p in numbers:
+            yield Point.at(f"K = {k}", p, (*USUAL, ELIMINATION), n_factors=k, n_parents=p)
 
 
-def _points(size: str) -> tuple[Point, ...]:
-    return tuple(
-        Point.at(
-            parents_panel(n_factors, known), p, ALL_SCHEDULES, n_factors=n_factors, n_parents=p, known_parents=known
-        )
-        for n_factors, parents in _PARENTS_PARENTS[size].items()
-        for known in (False, True)
-        for p in parents
-    )
-
-
-PARENTS_SWEEP = Sweep(
-    "parents",
-    "Runs and gap against the number of parents",
-    "parents of the outcome",
-    {size: _points(size) for size in _PARENTS_PARENTS},
-    "Every run sets all levers. With a known number of parents, cfs, modl and parents-first are told it.",
-)
-
-
-_EVERYBODY = (CFS, MODL, PARENTS_FIRST, ORACLE, WATCHING, ELIMINATION)
-_PARENTS_OF_ARMS: dict[str, dict[int, tuple[int, ...]]] = {
-    "smoke": {4: (1, 3)},
-    "notebook": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
-    "paper": {4: (1, 2, 3, 4), 6: (1, 3, 6)},
-}
-
-
-def elimination_panel(n_factors: int) -> str:
-    """A panel's name."""
-    return f"K = {n_factors}"
-
-
-ELIMINATION_SWEEP = Sweep(
-    "elimination",
-    "Whole assignments as arms: successive elimination",
-    "parents of the outcome",
-    {
-        size: tuple(
-            Point.at(elimination_panel(k), p, _EVERYBODY, n_factors=k, n_parents=p)
-            for k, ps in by_k.items()
-            for p in ps
-        )
-        for size, by_k in _PARENTS_OF_ARMS.items()
-    },
-    "Successive elimination here really eliminates; the released code's does not, and needs up to 13 times more.",
-)
-
-
-_FEWEST = {"smoke": (2, 4), "notebook": (2, 4, 6), "paper": (2, 3, 4, 6)}
-_PARENTS_OF_SUPPORT = {"smoke": (10,), "notebook": (10, 30), "paper": (10, 30)}
-
-
-def support_panel(n_parents: int) -> str:
-    """A panel's name."""
-    return f"K = 30, {n_parents} parents"
-
-
-SUPPORT_SWEEP = Sweep(
-    "support",
-    "Runs against the number of levels",
-    "fewest levels of a factor (the most is 3 more)",
-    {
-        size: tuple(
+def _support_points(size: str) -> Iterable[Point]:
+    for p in SUPPORT_PARENTS[size]:
+        for low in FEWEST_LEVELS[size]:
             # tables of nature's choices grow as levels^parents, so the graph is capped where levels are many
-            Point.at(support_panel(p), low, n_factors=30, n_parents=p, levels=(low, low + 3), max_in_degree=4)
-            for p in _PARENTS_OF_SUPPORT[size]
-            for low in lows
-        )
-        for size, lows in _FEWEST.items()
-    },
-    "More levels mean more effects to estimate, for every method.",
-)
+            levels = (low, low + 3)
+            yield Point.at(support_panel(p), low, n_factors=30, n_parents=p, levels=levels, max_in_degree=4)
 
 
-_DEGREES = {"smoke": (1, 5), "notebook": (1, 3, 5), "paper": (1, 2, 3, 5)}
-DEGREE_PANEL = "K = 30, 10 parents"
-
-DEGREE_SWEEP = Sweep(
-    "degree",
-    "Runs and gap against the degree of the graph",
-    "expected degree of the graph",
-    {
-        size: tuple(Point.at(DEGREE_PANEL, d, n_factors=30, n_parents=10, degree=float(d)) for d in degrees)
-        for size, degrees in _DEGREES.items()
-    },
-    "Only watching depends on the graph; whoever sets all levers cuts every arrow into them.",
-)
+def _degree_points(size: str) -> Iterable[Point]:
+    for degree in DEGREES[size]:
+        yield Point.at(DEGREE_PANEL, degree, n_factors=30, n_parents=10, degree=float(degree))
 
 
-_ALPHAS = {"smoke": (0.0, 1.0), "notebook": (0.0, 0.25, 0.5, 0.75, 1.0), "paper": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)}
-N_FACTORS, N_PARENTS = 10, 5
-MISSPECIFICATION_PANEL = f"K = {N_FACTORS}, {N_PARENTS} parents, at most 6 levels"
-
-MISSPECIFICATION_SWEEP = Sweep(
-    "misspecification",
-    "Runs and gap when the outcome is not additive",
-    "size of the interactions, alpha",
-    {
-        size: tuple(
-            Point.at(MISSPECIFICATION_PANEL, alpha, n_factors=N_FACTORS, n_parents=N_PARENTS, interaction=alpha)
-            for alpha in alphas
-        )
-        for size, alphas in _ALPHAS.items()
-    },
-    "The paper does not say how many factors and parents its figure has; these are ours.",
-)
+def _misspecification_points(size: str) -> Iterable[Point]:
+    for alpha in ALPHAS[size]:
+        yield Point.at(MISSPECIFICATION_PANEL, alpha, n_factors=N_FACTORS, n_parents=N_PARENTS, interaction=alpha)
 
 
-NAIVE = Contender("naive search", "naive-search")
-NEEDLE_CFS = Contender("cfs", "cfs")
-HARDNESS_PANEL = "2 levels, every factor a parent"
-NEEDLE_TOLERANCE, NEEDLE_FAILURE_PROB, NEEDLE_HEIGHT = 0.5, 0.1, 1.0
-_NEEDLE_FACTORS = {"smoke": (2, 4), "notebook": (2, 4, 6, 8), "paper": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
-
-HARDNESS_SWEEP = Sweep(
-    "hardness",
-    "Without the additive assumption: a needle in a haystack",
-    "parents of the outcome",
-    {
-        size: tuple(Point.at(HARDNESS_PANEL, k, (NAIVE, MODL, NEEDLE_CFS)) for k in ks)
-        for size, ks in _NEEDLE_FACTORS.items()
-    },
-    "Naive search is the only one that applies here. The others assume an additive outcome, and their gaps show it.",
-)
+def _hardness_points(size: str) -> Iterable[Point]:
+    return (Point.at(HARDNESS_PANEL, k, NEEDLE_CONTENDERS) for k in NEEDLE_FACTORS[size])
 
 
 SWEEPS: dict[str, Sweep] = {
     sweep.name: sweep
     for sweep in (
-        PARENTS_SWEEP,
-        ELIMINATION_SWEEP,
-        SUPPORT_SWEEP,
-        DEGREE_SWEEP,
-        MISSPECIFICATION_SWEEP,
-        HARDNESS_SWEEP,
+        Sweep.of(
+            "parents",
+            "Runs and gap against the number of parents",
+            "parents of the outcome",
+            _parents_points,
+            "Every run sets all levers. With a known number of parents, cfs, modl and parents-first are told it.",
+        ),
+        Sweep.of(
+            "elimination",
+            "Whole assignments as arms: successive elimination",
+            "parents of the outcome",
+            _elimination_points,
+            "Successive elimination here really eliminates; the released code's does not, and needs up to 13 times "
+            "more.",
+        ),
+        Sweep.of(
+            "support",
+            "Runs against the number of levels",
+            "fewest levels of a factor (the most is 3 more)",
+            _support_points,
+            "More levels mean more effects to estimate, for every method.",
+        ),
+        Sweep.of(
+            "degree",
+            "Runs and gap against the degree of the graph",
+            "expected degree of the graph",
+            _degree_points,
+            "Only watching depends on the graph; whoever sets all levers cuts every arrow into them.",
+        ),
+        Sweep.of(
+            "misspecification",
+            "Runs and gap when the outcome is not additive",
+            "size of the interactions, alpha",
+            _misspecification_points,
+            "The paper does not say how many factors and parents its figure has; these are ours.",
+        ),
+        Sweep.of(
+            "hardness",
+            "Without the additive assumption: a needle in a haystack",
+            "parents of the outcome",
+            _hardness_points,
+            "Naive search is the only one that applies here. The others assume an additive outcome, and their gaps "
+            "show it.",
+        ),
     )
 }
+"""All experiments, in the order of the report."""

@@ -1,4 +1,4 @@
-"""Worlds with a name: those that a usual analysis gets wrong, the exponentially hard one, and the demo's factory line."""
+"""Worlds with a name: those that a usual analysis gets wrong, the exponentially hard one, the demo's factory line."""
 
 from collections.abc import Sequence
 

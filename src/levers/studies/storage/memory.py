@@ -1,4 +1,4 @@
-"""Logs in memory: for tries and tests, gone with the process."""
+"""Logs in memory, for trials and tests; they end with the process."""
 
 import math
 import threading
@@ -11,6 +11,8 @@ from levers.studies.storage.base import Answer, Stored, Token, deleted, exists_a
 
 @dataclass(slots=True)
 class _Log:
+    """One study."""
+
     name: str
     records: list[Stored]
     snapshot: tuple[int, bytes] | None = None
@@ -20,6 +22,8 @@ class _Log:
 
 @dataclass(slots=True)
 class _Writing:
+    """A transaction: what is added here is copied to the log when the block ends without an error."""
+
     log: _Log
     added: list[Stored] = field(default_factory=list)
     snapshot: tuple[int, bytes] | None = None

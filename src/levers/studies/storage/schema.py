@@ -1,4 +1,4 @@
-"""The tables, and how Alembic makes and upgrades them: `migrations/` does it, and a test holds the two together."""
+"""The tables, and how Alembic makes and upgrades them: by the steps in `migrations/`. A test compares the two."""
 
 from pathlib import Path
 
@@ -24,8 +24,15 @@ from levers.errors import StorageError
 
 SCHEMA = "0002"
 """The migration that these tables are at."""
+VERSION_TABLE = "levers_schema"
+"""The table in which Alembic keeps the migration that a database is at."""
+_FOLDER = Path(__file__).parent / "migrations"
+"""The migrations."""
+_LOCK_KEY = 7209834517
+"""The number of the lock that processes take in PostgreSQL while they migrate; any that others do not use."""
 
 metadata = MetaData()
+_BIG = BigInteger().with_variant(Integer, "sqlite")
 
 studies = Table(
     "studies",
@@ -41,7 +48,7 @@ events = Table(
     "events",
     metadata,
     Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("seq", _BIG, primary_key=True, autoincrement=False),
     Column("at", Double, nullable=False),
     Column("who", String(200), nullable=False),
     Column("kind", String(40), nullable=False),
@@ -52,7 +59,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
+    Column("seq", _BIG, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
 
@@ -78,10 +85,6 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double, nullable=True),
 )
-
-
-VERSION_TABLE = "levers_schema"
-_FOLDER = Path(__file__).parent / "migrations"
 
 
 def check_schema(engine: Engine, url: str) -> None:
@@ -133,4 +136,4 @@ def configuration(connection: Connection | None = None) -> "Config":  # type: ig
 def _lock(connection: Connection) -> None:
     """Two processes may find the same empty database: the second waits here and finds it made."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(7209834517)"))
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_KEY})"))
