@@ -196,7 +196,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path, longer: dict[str, bytes]) -
 
 def test_workers_that_keep_dying_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "MOST_RETRIES", 0)
-    monkeypatch.setattr(backends, "_keyed_in_worker", lambda task, parent: os._exit(1))
+    monkeypatch.setattr(backends, "_run_in_worker", lambda task, parent: os._exit(1))
     with pytest.raises(InvalidSettingError, match="killed 1 times in a row"):
         reproduce(QUICK, tmp_path, size="smoke", workers=2)
 

@@ -16,10 +16,8 @@ import numpy as np
 from levers.errors import StateMismatchError
 
 T = TypeVar("T")
-_CLASSES: dict[str, type[Any]] = {}
-"""The class that each tag stands for."""
-_TAGS: dict[type[Any], str] = {}
-"""The tag of each class."""
+_CLASSES: dict[str, type[Any]] = {}  # the class that each tag stands for
+_TAGS: dict[type[Any], str] = {}  # the tag of each class
 
 
 def serialisable(tag: str) -> Callable[[type[T]], type[T]]:

@@ -36,8 +36,7 @@ LARGE_SPREAD = 10.0
 """Largest over smallest mean runs from which on the axis is logarithmic."""
 LIMIT_LABELS = {"hardness": "settings to try"}
 """What the dotted line is, where it is not the limit of balanced designs."""
-_POINTS = 8.0
-"""The size of all text."""
+_POINTS = 8.0  # the size of all text
 _GAP_TICKS = (0.5, 1.0, 0.1, 2.0, 5.0, 0.2, 0.05, 0.01, 10.0, 20.0, 50.0, 100.0)
 """Ticks of the axis of gaps, the most useful ones first."""
 _SETTINGS: dict[str, Any] = {

@@ -60,8 +60,7 @@ pre { background: var(--head); padding: .8rem; border-radius: 6px; overflow-x: a
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page's content security policy: nothing is loaded or run, whatever a name contains."""
-_CLASSES = {HOLDS: "good", DOES_NOT: "bad", ONLY_AS_RELEASED: "part"}
-"""The CSS class of each verdict."""
+_CLASSES = {HOLDS: "good", DOES_NOT: "bad", ONLY_AS_RELEASED: "part"}  # the CSS class of each verdict
 
 
 def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: str | Path) -> Path:

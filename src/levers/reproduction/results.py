@@ -20,12 +20,9 @@ from levers.reproduction.sweeps import Task
 if sys.platform != "win32":
     import fcntl
 
-_SETTINGS = "settings.json"
-"""The file that says what a folder's results were made with."""
-_LOCK = ".lock"
-"""The file that a process locks while it writes to a folder."""
-_POINT = ("experiment", "panel", "x", "contender")
-"""The columns that name one point of a figure's line."""
+_SETTINGS = "settings.json"  # the file that says what a folder's results were made with
+_LOCK = ".lock"  # the file that a process locks while it writes to a folder
+_POINT = ("experiment", "panel", "x", "contender")  # the columns that name one point of a figure's line
 _TYPES: dict[Any, Any] = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
 """The column type of each type of a row; what may be None has the same."""
 

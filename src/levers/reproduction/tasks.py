@@ -16,7 +16,6 @@ from levers.reproduction.sweeps import (
     NEEDLE_HEIGHT,
     NEEDLE_TOLERANCE,
     SWEEPS,
-    WORLDS_AND_REPEATS,
     Contender,
     Point,
     Task,
@@ -24,8 +23,7 @@ from levers.reproduction.sweeps import (
 from levers.worlds.named import needle_world
 from levers.worlds.scm import World, gap, true_parents
 
-_MOST_NEEDLE_REPEATS = 5
-"""Runs on each needle world, at most: naive search is slow."""
+_MOST_NEEDLE_REPEATS = 5  # runs on each needle world, at most: naive search is slow
 
 
 class _Entry(NamedTuple):
@@ -36,58 +34,40 @@ class _Entry(NamedTuple):
     run: Callable[[Algorithm, World, np.random.SeedSequence], Verdict]
     tolerance: float
     limit: int
-    n_repeats: int
     seed_key: tuple[int, ...]
 
 
 def run_task(task: Task) -> list[Row]:
     """Every contender on one world of one point. One thread, so that numbers do not depend on the machine's cores."""
     point = SWEEPS[task.sweep].points[task.size][task.point]
-    make = _needle_entry if task.sweep == "hardness" else _random_entry
     with threadpool_limits(1):
-        return [row for contender in point.contenders for row in _rows(task, point, contender, make)]
+        return [row for contender in point.contenders for row in _rows(task, point, contender)]
 
 
-def _rows(
-    task: Task, point: Point, contender: Contender, make: Callable[[Task, Point, Contender], _Entry | None]
-) -> Iterator[Row]:
-    entry = make(task, point, contender)
-    for repeat in range(entry.n_repeats if entry is not None else 0):
-        assert entry is not None  # as there are repeats
+def _rows(task: Task, point: Point, contender: Contender) -> Iterator[Row]:
+    """Every run of one contender."""
+    needle = task.sweep == "hardness"
+    n_repeats = contender.n_repeats(task.size, task.world)
+    n_repeats = min(n_repeats, _MOST_NEEDLE_REPEATS) if needle else n_repeats
+    if n_repeats == 0:
+        return
+    entry = (_needle_entry if needle else _random_entry)(task, point, contender)
+    for repeat in range(n_repeats):
         seed = np.random.SeedSequence(task.seed, spawn_key=(*entry.seed_key, repeat))
         verdict = entry.run(entry.algorithm, entry.world, seed)
         loss = gap(entry.world, verdict.assignment.codes)
-        yield Row(
-            experiment=task.sweep,
-            panel=point.panel,
-            x=point.x,
-            contender=contender.label,
-            world=task.world,
-            repeat=repeat,
-            n_runs=verdict.n_runs,
-            gap=loss,
-            failed=loss > entry.tolerance,
-            parents_exact=None if verdict.parents is None else set(verdict.parents) == set(true_parents(entry.world)),
-            limit=entry.limit,
-        )
+        exact = None if verdict.parents is None else set(verdict.parents) == set(true_parents(entry.world))
+        where = (task.sweep, point.panel, point.x, contender.label, task.world, repeat)
+        yield Row(*where, verdict.n_runs, loss, loss > entry.tolerance, exact, entry.limit)
 
 
-def _random_entry(task: Task, point: Point, contender: Contender) -> _Entry | None:
-    """A contender on a random world; None when it does not run on this one."""
-    n_repeats = contender.n_repeats(task.size, task.world)
-    if n_repeats == 0:
-        return None
+def _random_entry(task: Task, point: Point, contender: Contender) -> _Entry:
+    """A contender on a random world of the paper."""
     comparison = point.comparison(contender, task.seed)
     world = comparison.world(task.world)
-    return _Entry(
-        comparison.algorithm(contender.algorithm, world),
-        world,
-        run_by_phases,
-        comparison.tolerance,
-        comparison.necessary_runs(world),
-        n_repeats,
-        (task.world,),
-    )
+    algorithm = comparison.algorithm(contender.algorithm, world)
+    limit = comparison.necessary_runs(world)
+    return _Entry(algorithm, world, run_by_phases, comparison.tolerance, limit, (task.world,))
 
 
 def _needle_entry(task: Task, point: Point, contender: Contender) -> _Entry:
@@ -98,6 +78,5 @@ def _needle_entry(task: Task, point: Point, contender: Contender) -> _Entry:
     world = needle_world((2,) * n_factors, n_factors, NEEDLE_HEIGHT, rng)
     problem = Problem(world.space, NEEDLE_TOLERANCE, NEEDLE_FAILURE_PROB, world.outcome.noise_sd)
     options = {"target": NEEDLE_HEIGHT} if contender == NAIVE else {}
-    n_repeats = min(WORLDS_AND_REPEATS[task.size][1], _MOST_NEEDLE_REPEATS)
     algorithm = make_algorithm(contender.algorithm, problem, **options)
-    return _Entry(algorithm, world, run_on_world, NEEDLE_TOLERANCE, 2**n_factors // 2, n_repeats, seed_key)
+    return _Entry(algorithm, world, run_on_world, NEEDLE_TOLERANCE, 2**n_factors // 2, seed_key)

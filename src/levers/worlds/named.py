@@ -11,8 +11,7 @@ from levers.worlds.mechanisms import Computed, Mechanism, Table
 from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise
 from levers.worlds.scm import World
 
-_STEPS = (0.0, 1.0, 2.0)
-"""Effects of the small worlds' parents."""
+_STEPS = (0.0, 1.0, 2.0)  # effects of the small worlds' parents
 _LINE: dict[str, tuple[tuple[str | float, ...], tuple[float, ...] | None]] = {
     "melt temperature": ((205.0, 215.0, 225.0, 235.0), (0.0, 1.6, 2.4, 0.7)),
     "mould temperature": ((40.0, 50.0, 60.0), None),

@@ -13,10 +13,8 @@ from levers.worlds.mechanisms import RandomTable
 from levers.worlds.outcome import AdditiveOutcome, Interaction, Noise
 from levers.worlds.scm import World
 
-_NOISE_SDS = 6
-"""The outcome's integer bins reach this many standard deviations beyond its extreme means."""
-_MOST_DRAWS = 10_000
-"""How often effects are drawn again until their range is large enough."""
+_NOISE_SDS = 6  # the outcome's integer bins reach this many standard deviations beyond its extreme means
+_MOST_DRAWS = 10_000  # how often effects are drawn again until their range is large enough
 
 
 def random_world(

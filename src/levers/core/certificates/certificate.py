@@ -22,18 +22,12 @@ CERTIFICATES = ("slippage", "proven", "subgaussian")
 """Equal gaps as the worst case, proven for any gaps, and for any sub-Gaussian noise."""
 LEAST_FAILURE_PROB = 1e-9
 """The smallest failure probability: the tables of tails do not reach further."""
-_CLOSE = 0.006
-"""How far below failure_prob, on the log scale, an accepted bound may end."""
-_USUAL_SLOPE = 0.86
-"""The slope of the bound on the log scale, over that of the Chernoff bound."""
-_AFTER_LOOK = 0.77
-"""The usual scale under an envelope, over the one without."""
-_MOST_CELLS = 60_000_000
-"""Work of one dynamic programme beyond which the Chernoff bound is used."""
-_MOST_EXPONENT = 700.0
-"""The largest argument of exp: more is infinite."""
-_EXPONENTS = np.geomspace(1e-3, 4.0, 240)
-"""The grid of exponents y of the Chernoff bound."""
+_CLOSE = 0.006  # how far below failure_prob, on the log scale, an accepted bound may end
+_USUAL_SLOPE = 0.86  # the slope of the bound on the log scale, over that of the Chernoff bound
+_AFTER_LOOK = 0.77  # the usual scale under an envelope, over the one without
+_MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
+_MOST_EXPONENT = 700.0  # the largest argument of exp: more is infinite
+_EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
 
 
 @lru_cache(maxsize=4096)

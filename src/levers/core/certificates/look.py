@@ -33,34 +33,22 @@ ANY_COUPLING = 1e9
 """The coupling that is allowed where a union bound is used: factors may depend on each other in any way."""
 GAP_STEP, N_GAPS = 0.05, 180
 """Cells of gaps: from 0 to 9 standard errors, the last one for all beyond."""
-_GAPS = GAP_STEP * np.arange(N_GAPS + 1)
-"""The ends of these cells."""
-_LOSS_CELLS = {"slippage": 400, "proven": 200}
-"""Cells of the losses from 0 to REACH tolerances, by certificate."""
-_MOST_LEFT = 0.1
-"""The largest share of factors without effect that a look is to leave undecided."""
+_GAPS = GAP_STEP * np.arange(N_GAPS + 1)  # the ends of these cells
+_LOSS_CELLS = {"slippage": 400, "proven": 200}  # cells of the losses from 0 to REACH tolerances, by certificate
+_MOST_LEFT = 0.1  # the largest share of factors without effect that a look is to leave undecided
 _APART = 2.2 * math.sqrt(2)
 """Standard errors of a level mean by which a level must be behind to be dropped: 2.2 of a difference."""
-_SAFE_MARGIN = 4.5
-"""Standard errors by which the difference of two levels of a parent is hardly ever too small."""
-_MOST_TIED = 8
-"""Rivals with one gap that are counted exactly; more are bounded by a sum."""
-_USUAL_COUPLING = 1.25
-"""About the coupling of the designs that are made, less one, times runs per parameter."""
-_COUPLING_PER_LEVEL, _FEW_LEVELS = 0.05, 6
-"""What that grows by for every level beyond so many."""
+_SAFE_MARGIN = 4.5  # standard errors by which the difference of two levels of a parent is hardly ever too small
+_MOST_TIED = 8  # rivals with one gap that are counted exactly; more are bounded by a sum
+_USUAL_COUPLING = 1.25  # about the coupling of the designs that are made, less one, times runs per parameter
+_COUPLING_PER_LEVEL, _FEW_LEVELS = 0.05, 6  # what that grows by for every level beyond so many
 _FIRST_COUPLING, _MOST_COUPLING = 1.2, 2.0
 """The coupling that planning begins with, and the largest that a look is planned for."""
-_MUCH_LONGER = 2.0**24
-"""A look that would be longer than the first guess by this factor is not planned."""
-_ERRORS = np.linspace(-9.0, 9.0, 361)
-"""The points at which normal errors are integrated."""
-_ERROR_STEP = float(_ERRORS[1] - _ERRORS[0])
-"""Their distance."""
-_DENSITY = np.exp(-_ERRORS * _ERRORS / 2) / math.sqrt(2 * math.pi)
-"""The standard normal density at these points."""
-_ROUNDING = 2e-7
-"""More than the error of these integrals; it is added to what they give."""
+_MUCH_LONGER = 2.0**24  # a look that would be longer than the first guess by this factor is not planned
+_ERRORS = np.linspace(-9.0, 9.0, 361)  # the points at which normal errors are integrated
+_ERROR_STEP = float(_ERRORS[1] - _ERRORS[0])  # their distance
+_DENSITY = np.exp(-_ERRORS * _ERRORS / 2) / math.sqrt(2 * math.pi)  # the standard normal density at these points
+_ROUNDING = 2e-7  # more than the error of these integrals; it is added to what they give
 
 
 @serialisable("Look")

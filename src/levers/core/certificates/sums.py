@@ -18,12 +18,9 @@ from levers.core.certificates.tails import CURVATURE, slippage_tail, tail_shape
 
 Values: TypeAlias = NDArray[np.float64]
 """V at the points of the grid."""
-_FAR = 7.0
-"""Gaps beyond this many standard errors are bounded by their tail times 1."""
-_BLOCK = 8
-"""Gaps over which increments are bounded together."""
-_WIDEST = 0.5
-"""The widest cell, in standard errors, for which the bound is proven."""
+_FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
+_BLOCK = 8  # gaps over which increments are bounded together
+_WIDEST = 0.5  # the widest cell, in standard errors, for which the bound is proven
 
 
 def dp_bound(

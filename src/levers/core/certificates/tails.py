@@ -12,12 +12,9 @@ STEP, LAST = 0.005, 9.0
 """The table of each tail has gaps from 0 to LAST standard errors, STEP apart."""
 CURVATURE = 0.2420
 """No tail's second derivative is larger than this: the largest slope of the standard normal density, rounded up."""
-_GAPS = np.arange(0.0, LAST + STEP / 2, STEP)
-"""The gaps of the table."""
-_ROWS_AT_ONCE = 200
-"""Gaps that are integrated at once."""
-_ROUNDING = 1e-12
-"""More than the rounding error of an integral; it is added."""
+_GAPS = np.arange(0.0, LAST + STEP / 2, STEP)  # the gaps of the table
+_ROWS_AT_ONCE = 200  # gaps that are integrated at once
+_ROUNDING = 1e-12  # more than the rounding error of an integral; it is added
 
 
 class Shape(NamedTuple):

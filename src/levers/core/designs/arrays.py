@@ -32,10 +32,8 @@ _POLYNOMIALS: dict[int, tuple[int, tuple[int, ...]]] = {
 """Irreducible polynomials, for the orders that are powers of a prime."""
 _MOST_KEPT = 200_000
 """Cells of the largest array that is made with all its columns, to be cached for any number of them."""
-_CELLS_AT_ONCE = 500_000
-"""Cells that are collapsed at once."""
-_MOST_CHECKED = 450
-"""Levels of the largest array whose pairs of levels are all counted when it is made."""
+_CELLS_AT_ONCE = 500_000  # cells that are collapsed at once
+_MOST_CHECKED = 450  # levels of the largest array whose pairs of levels are all counted when it is made
 
 
 class Field(NamedTuple):

@@ -15,8 +15,7 @@ from levers.core.model.level_index import Places, size_groups
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
-_DETERMINED = 1e-9
-"""Information of less than this share of the ideal is rounding error: the contrast is not determined."""
+_DETERMINED = 1e-9  # information of less than this share of the ideal is rounding error: the contrast is not determined
 
 
 class ContrastBlocks(NamedTuple):

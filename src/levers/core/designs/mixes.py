@@ -23,16 +23,11 @@ from levers.core.designs.design import Design
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
 
-_MOST_COPIES = 40
-"""The most copies of an array: put together, many small copies leave factors dependent on each other."""
-_MOST_MIXES = 12
-"""The most mixes that are returned."""
-_LONGEST = 1.3
-"""The most runs of a mix, over the runs that are wanted."""
-_UNEVEN = 3.0
-"""The cost of a run too many at a level, where a run too many or too few in all costs 1."""
-_WORST_START = 0.7
-"""A start for a search that costs a larger share of its runs is hardly better than random columns."""
+_MOST_COPIES = 40  # the most copies of an array: put together, many small copies leave factors dependent on each other
+_MOST_MIXES = 12  # the most mixes that are returned
+_LONGEST = 1.3  # the most runs of a mix, over the runs that are wanted
+_UNEVEN = 3.0  # the cost of a run too many at a level, where a run too many or too few in all costs 1
+_WORST_START = 0.7  # a start for a search that costs a larger share of its runs is hardly better than random columns
 
 
 class Mix(NamedTuple):

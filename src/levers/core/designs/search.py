@@ -27,14 +27,10 @@ ROUNDS: dict[Effort, int] = {"quick": 7, "usual": 16, "thorough": 30}
 """Rounds of swaps, at most."""
 SETTLED: dict[Effort, float] = {"quick": 0.005, "usual": 0.0003, "thorough": 0.0}
 """A round that lowers the mean squared eigenvalue by less is the last."""
-_TRIED_SHARE = 5
-"""One run in so many is tried in a round, for each column."""
-_LEAST_TRIED, _MOST_TRIED = 10, 25
-"""The fewest and the most runs that are tried."""
-_FEW_RUNS = 150
-"""With no more runs than this, or than levels, the similarity of every two runs is worked out."""
-_MOVED_AT_ONCE = 6
-"""Rows that are moved to another level before similarities are updated."""
+_TRIED_SHARE = 5  # one run in so many is tried in a round, for each column
+_LEAST_TRIED, _MOST_TRIED = 10, 25  # the fewest and the most runs that are tried
+_FEW_RUNS = 150  # with no more runs than this, or than levels, the similarity of every two runs is worked out
+_MOVED_AT_ONCE = 6  # rows that are moved to another level before similarities are updated
 
 
 class _EqualFactors(NamedTuple):

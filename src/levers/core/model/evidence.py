@@ -23,10 +23,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 """A yes or no for each factor, or for each level, indexed [factor, level]."""
 _NOISE_EXPONENT = 0.15
 """The l of the anytime noise bound. Any value is valid; this one is best at a few hundred degrees of freedom."""
-_FORECAST_CELLS = 100_000
-"""Pairs of levels times lengths of screening that are forecast in one array operation."""
-_LEAST_INFORMATION = 1e-12
-"""Stands for no information in a forecast, where it is divided by."""
+_FORECAST_CELLS = 100_000  # pairs of levels times lengths of screening that are forecast in one array operation
+_LEAST_INFORMATION = 1e-12  # stands for no information in a forecast, where it is divided by
 
 
 @serialisable("Evidence")

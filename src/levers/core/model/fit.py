@@ -19,8 +19,7 @@ from levers.errors import InvalidSettingError
 
 _ESTIMABLE = 1e-6
 """The largest part of a contrast's direction that may lie outside the row space: no more than rounding."""
-_SINGULAR = 1e-9
-"""A column of which the others leave a smaller share unexplained moves together with them."""
+_SINGULAR = 1e-9  # a column of which the others leave a smaller share unexplained moves together with them
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """The relative error that a sum of squares may have, for each parameter that was fitted."""
 

@@ -15,12 +15,9 @@ MOST_PARAMETERS = 1_000
 """Free effects of the additive model beyond which pairs are not screened."""
 MOST_PAIRS = 5_000
 """The most pairs of one screen."""
-_MOST_WORK = 3e10
-"""Multiplications of one screen, about 2 s."""
-_MOST_COLUMNS = 400
-"""Interaction columns of one pair: two factors of 21 levels."""
-_ALIASED = 1e-8
-"""An interaction direction of which the additive model leaves a smaller share is a sum of main effects."""
+_MOST_WORK = 3e10  # multiplications of one screen, about 2 s
+_MOST_COLUMNS = 400  # interaction columns of one pair: two factors of 21 levels
+_ALIASED = 1e-8  # an interaction direction of which the additive model leaves a smaller share is a sum of main effects
 
 
 @dataclass(frozen=True, slots=True)

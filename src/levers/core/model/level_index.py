@@ -15,8 +15,7 @@ ActiveLevels: TypeAlias = tuple[tuple[int, ...], ...]
 """The surviving levels of each factor (S_1, ..., S_K)."""
 Places: TypeAlias = NDArray[np.int64]
 """Positions of levels, contrasts or pairs."""
-_MAX_GROUP = 64
-"""Factors of one group: what is gathered for a group stays small beside the matrix it is gathered from."""
+_MAX_GROUP = 64  # factors of one group: what is gathered for a group stays small beside the matrix it is gathered from
 
 
 def all_levels(n_levels: Sequence[int]) -> ActiveLevels:

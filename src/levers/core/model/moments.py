@@ -22,8 +22,7 @@ _ONE_HOT_CELLS = 400_000
 """Cells of the largest one-hot block that is multiplied out: as float32 it has 1.6 MB and stays in the cache."""
 _CELLS_AT_ONCE = 25_000
 """Cells whose outcomes are summed by level at once: their positions and weights stay in the cache."""
-_EXACT_ROWS = 1 << 23
-"""Rows of the longest one-hot block: float32 counts whole numbers exactly up to 2^24."""
+_EXACT_ROWS = 1 << 23  # rows of the longest one-hot block: float32 counts whole numbers exactly up to 2^24
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ def encoded(records: Sequence[Record]) -> list[Stored]:
 
 
 def decoded(stored: Sequence[Stored]) -> list[Record]:
-    """Records as they were written, without planning or checking anything; an unreadable one is a StudyError."""
+    """Records as they were written. Nothing is planned or checked; one that cannot be read is a StudyError."""
     records, known = [], get_args(Event)
     for one in stored:
         try:

@@ -26,8 +26,7 @@ SCHEMA = "0002"
 """The migration that these tables are at."""
 VERSION_TABLE = "levers_schema"
 """The table in which Alembic keeps the migration that a database is at."""
-_FOLDER = Path(__file__).parent / "migrations"
-"""The migrations."""
+_FOLDER = Path(__file__).parent / "migrations"  # the migrations
 _LOCK_KEY = 7209834517
 """The number of the lock that processes take in PostgreSQL while they migrate; any that others do not use."""
 
