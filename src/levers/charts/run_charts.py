@@ -1,162 +1,101 @@
-"""Charts over runs: outcomes as told, how near the best, and several studies side by side."""
+"""Charts over runs: outcomes as told, how near the best, what the fit leaves over, and several studies side by side."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
-import numpy as np
-from numpy.typing import NDArray
-
-from levers.charts.facts import Facts, Outcomes, RunsOnly, Seen, Steps, forecast_facts, history_facts, number, plain
+from levers.charts import looks
+from levers.charts.check_facts import Leftover
+from levers.charts.facts import Bins, History, Line, RunsOnly, Steps, is_wide
+from levers.charts.looks import SERIES, Look
 from levers.charts.svg import (
-    NARROW,
     SMALL,
-    WIDE,
     Canvas,
-    Chart,
-    Entry,
     Scale,
     fitted,
     label_room,
     legend,
     log_spanned,
-    place,
-    placeholder,
-    short,
     spanned,
+    stairs,
     text_width,
+    wrapped,
     x_axis,
     y_axis,
 )
-from levers.studies.analysis.views import Best
-from levers.studies.state import StudyState
 
-HISTORY_KEY = "history"
-MOST_DOTS, MOST_BINS, MOST_BINS_NARROW = 400, 150, 80
+MOST_BINS, MOST_BINS_NARROW = 150, 80
+SQUEEZED = 60
+"""When the runs go so far beyond the first block, early blocks would be squeezed into a line without a log axis."""
 
+FAR = 3.0
+"""Standardised residuals beyond this get another mark."""
 
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """Outcomes `edges[i]` to `edges[i + 1]` as their mean, range, middle half, and how many were set aside."""
-
-    edges: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    middle: NDArray[np.float64]
-    n_aside: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, found: Outcomes, n_bins: int) -> "Bins":
-        """So many bins of about equal size.
-
-        >>> values = np.array([1.0, 3.0, 5.0, 9.0])
-        >>> found = Outcomes(np.arange(4), np.zeros(4, np.int32), values, np.zeros(4, bool), [0, 4])
-        >>> Bins.of(found, 2).mean.tolist()
-        [2.0, 7.0]
-        """
-        y, edges = found.values, np.linspace(0, found.n_outcomes, n_bins + 1).astype(np.int64)
-        at = edges[:-1]
-        halves = [np.quantile(y[a:b], (0.25, 0.75)) for a, b in zip(at, edges[1:], strict=True)]
-        return cls(
-            edges,
-            np.add.reduceat(y, at) / np.diff(edges),
-            np.minimum.reduceat(y, at),
-            np.maximum.reduceat(y, at),
-            np.array(halves),
-            np.add.reduceat(found.aside.astype(np.int64), at),
-        )
+HEIGHT, ABOVE, BELOW = 210.0, 34.0, 48.0
+"""Of each of the two drawings of residuals."""
 
 
-def history(name: str, state: StudyState, width: int = WIDE, seen: Seen | None = None) -> Chart:
-    """A dot for each outcome or a bar for each bin, the mean of each block, and what the best setting should give.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> study.tell(study.ask()[0], 3.5)
-    >>> str(history("oven", study.state).svg).count("c-outcome")
-    1
-    """
-    seen = seen or Seen(name, state)
-    facts, found = history_facts(seen), seen.outcomes
-    if facts.nothing is not None:
-        return placeholder(HISTORY_KEY, width, facts)
-    n, best = found.n_outcomes, _predicted(seen.best)
-    canvas, many = Canvas(HISTORY_KEY, width), found.n_outcomes > MOST_DOTS
-    top = legend(canvas, _history_entries(found, best is not None, many)) + 44
-    bottom = top + (260 if width > NARROW else 220)
-    better = "larger" if state.spec.sign > 0 else "smaller"
+def draw_history(canvas: Canvas, data: History) -> None:
+    """A dot for each outcome or a bar for each bin, the mean of each block, and what the best setting should give."""
+    found, best, many = data.outcomes, data.predicted, not data.words
+    entries = [looks.MIDDLE_HALF, looks.MEAN_AND_RANGE] if many else []
+    if not many and not found.aside.all():
+        entries.append(looks.OUTCOME)
+    if found.aside.any():
+        entries.append(looks.SET_ASIDE)
+    entries += [looks.BLOCK_MEAN] if best is None else [looks.BLOCK_MEAN, looks.PREDICTED]
+    top = legend(canvas, entries) + 44
+    bottom = top + (220 if canvas.is_narrow else 260)
     y = spanned([float(found.values.min()), float(found.values.max()), *(best or ())], bottom, top)
-    left, right = label_room(y), width - 14.0
-    x = Scale(0.5, n + 0.5, left + 6, right - (26 if best else 4))
-    canvas.text(4, top - 32, f"outcome ({better} is better)", "c-text", size=SMALL)
+    left, right = label_room(y), canvas.width - 14.0
+    x = Scale(0.5, len(found.values) + 0.5, left + 6, right - (26 if best else 4))
+    canvas.text(4, top - 32, data.axis, "c-text", size=SMALL)
     x_axis(canvas, x, top, bottom, "run")
     y_axis(canvas, y, left, right)
-    _boundaries(canvas, found, state, x, top, bottom)
+    _boundaries(canvas, data, x, top, bottom)
     if many:
-        _bins(canvas, Bins.of(found, MOST_BINS if width > NARROW else MOST_BINS_NARROW), x, y)
+        canvas.note = " So many are drawn as bins: their mean, middle half and range."
+        _bins(canvas, Bins.of(found, MOST_BINS_NARROW if canvas.is_narrow else MOST_BINS), x, y)
     else:
-        _dots(canvas, found, state, x, y)
-    _block_means(canvas, found, x, y)
+        each = zip(data.words, found.values.tolist(), found.aside.tolist(), strict=True)
+        for i, (words, value, aside) in enumerate(each, 1):
+            look = looks.SET_ASIDE if aside else looks.OUTCOME
+            with canvas.group(words, f"c-outcome {look.css}"):
+                canvas.mark(look.mark, x(i), y(value), 3)
+    for (begin, end), mean, words in zip(found.spans, found.means, data.mean_words, strict=True):
+        if x(end + 0.5) - x(begin + 0.5) >= 2:  # a shorter block would not be seen
+            with canvas.group(words, looks.BLOCK_MEAN.css):
+                canvas.line(x(begin + 0.5), y(mean), x(end + 0.5), y(mean), "c-line c-thick")
     if best is not None:
         low, predicted, high = best
-        words = f"predicted at the best setting: {number(predicted)}, between {number(low)} and {number(high)}"
-        with canvas.group(words, "c-now"):
+        with canvas.group(data.predicted_words, looks.PREDICTED.css):
             canvas.line(right - 10, y(low), right - 10, y(high), "c-line c-thick")
             canvas.mark("diamond", right - 10, y(predicted), 5.5)
     canvas.height = bottom + 40
-    how = " So many are drawn as bins: their mean, middle half and range." if many else ""
-    return canvas.chart(replace(facts, caption=facts.caption + how))
-
-
-def _predicted(best: Best | None) -> tuple[float, float, float] | None:
-    if best is None or best.predicted is None or best.low is None or best.high is None:
-        return None
-    return best.low, best.predicted, best.high
-
-
-def _dots(canvas: Canvas, found: Outcomes, state: StudyState, x: Scale, y: Scale) -> None:
-    stages = [plain(block.batch.stage) for block in state.blocks]
-    each = zip(found.trials.tolist(), found.blocks.tolist(), found.values.tolist(), found.aside.tolist(), strict=True)
-    for i, (trial, block, value, aside) in enumerate(each, 1):
-        words = f"run {i}, trial {trial}, {stages[block]}: {number(value)}" + (", set aside" if aside else "")
-        with canvas.group(words, f"c-outcome {'c-aside' if aside else 'c-gone'}"):
-            canvas.mark("cross" if aside else "dot", x(i), y(value), 3)
 
 
 def _bins(canvas: Canvas, bins: Bins, x: Scale, y: Scale) -> None:
     half = max((x(bins.edges[1]) - x(0)) / 2 - 0.4, 0.5)
-    for i, (begin, end) in enumerate(zip(bins.edges[:-1].tolist(), bins.edges[1:].tolist(), strict=True)):
-        aside = f", {bins.n_aside[i]:,} set aside" if bins.n_aside[i] else ""
+    each = zip(bins.edges[:-1].tolist(), bins.edges[1:].tolist(), bins.words(), strict=True)
+    for i, (begin, end, words) in enumerate(each):
         low, mean, high = float(bins.low[i]), float(bins.mean[i]), float(bins.high[i])
-        words = f"runs {begin + 1:,} to {end:,}: mean {mean:.4g}, from {low:.4g} to {high:.4g}{aside}"
-        kind = "c-aside" if 2 * bins.n_aside[i] > end - begin else "c-gone"
         at, (first, third) = x((begin + end + 1) / 2), bins.middle[i].tolist()
-        with canvas.group(words, f"c-outcome {kind}"):
+        look = looks.SET_ASIDE if 2 * bins.n_aside[i] > end - begin else looks.OUTCOME
+        with canvas.group(words, f"c-outcome {look.css}"):
             canvas.line(at, y(low), at, y(high), "c-line c-thin")
             canvas.rect(at - half, y(third), 2 * half, max(y(first) - y(third), 0.5), "c-soft")
             canvas.line(at - half, y(mean), at + half, y(mean), "c-line")
-            if kind == "c-aside":
-                canvas.mark("cross", at, y(mean), 3)
+            if look is looks.SET_ASIDE:
+                canvas.mark(look.mark, at, y(mean), 3)
 
 
-def _block_means(canvas: Canvas, found: Outcomes, x: Scale, y: Scale) -> None:
-    """Not of blocks too short to be seen."""
-    for i, ((begin, end), mean) in enumerate(zip(found.spans, found.means, strict=True)):
-        if x(end + 0.5) - x(begin + 0.5) >= 2:
-            with canvas.group(f"block {i}: mean {number(mean)} of {end - begin:,} runs", "c-lead"):
-                canvas.line(x(begin + 0.5), y(mean), x(end + 0.5), y(mean), "c-line c-thick")
-
-
-def _boundaries(canvas: Canvas, found: Outcomes, state: StudyState, x: Scale, top: float, bottom: float) -> None:
+def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: float) -> None:
     """Lines between blocks, and the name of each stage; neither where they would run together."""
-    drawn = free = x.begin
+    found, drawn, free = data.outcomes, x.begin, x.begin
     for begin in found.starts[1:-1]:
         if x(begin + 0.5) - drawn >= 5:
             drawn = x(begin + 0.5)
             canvas.line(drawn, top, drawn, bottom, "c-block")
-    spans = [(begin, end, plain(state.blocks[found.blocks[begin]].batch.stage)) for begin, end in found.spans]
+    spans = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(spans, key=lambda span: span[2]):
         parts = list(group)
         at, end = max(x(parts[0][0] + 0.5), free), x(parts[-1][1] + 0.5)
@@ -166,36 +105,46 @@ def _boundaries(canvas: Canvas, found: Outcomes, state: StudyState, x: Scale, to
             free = at + text_width(text, SMALL) + 10
 
 
-def _history_entries(found: Outcomes, best: bool, many: bool) -> list[Entry]:
-    entries = [("c-gone", "band", "middle half"), ("c-gone", "line", "mean and range")] if many else []
-    if not many and not found.aside.all():
-        entries.append(("c-gone", "dot", "outcome"))
-    if found.aside.any():
-        entries.append(("c-aside", "cross", "set aside: corrected"))
-    entries.append(("c-lead", "thick", "block mean"))
-    return [*entries, ("c-now", "interval", "predicted at the best setting, 95 %")] if best else entries
+def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
+    """What could be certified after each block, and the runs still to go."""
+    if isinstance(data, RunsOnly):
+        _counted(canvas, data)
+    else:
+        _certified(canvas, data)
 
 
-FORECAST_KEY = "forecast"
-SQUEEZED = 60
-"""When the runs go so far beyond the first block, early blocks would be squeezed into a line without a log axis."""
-
-
-def forecast(name: str, state: StudyState, width: int = WIDE, seen: Seen | None = None) -> Chart:
-    """What could be certified after each block, and the runs still to go.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> forecast("oven", study.state).title
-    'oven: how far it is to the end'
-    """
-    seen = seen or Seen(name, state)
-    facts, drawn = forecast_facts(seen)
-    if drawn is None:
-        return placeholder(FORECAST_KEY, width, facts)
-    if isinstance(drawn, RunsOnly):
-        return _counted(facts, drawn, width)
-    return _certified(facts, drawn, width, state.open_block is None)
+def _certified(canvas: Canvas, data: Steps) -> None:
+    tolerance, end = data.tolerance, data.end
+    entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
+    if tolerance is not None:
+        entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
+    if end is not None:
+        entries.append(looks.LIKELY_TO_WORST if end[1] > end[0] else looks.END)
+    top = legend(canvas, entries) + 26
+    bottom = top + (210 if canvas.is_narrow else 240)
+    reached = [within for _, within in data.points] + ([] if tolerance is None else [tolerance])
+    y = log_spanned(reached, bottom, top) if data.log else spanned(reached, bottom, top, zero=True)
+    left, right = label_room(y), canvas.width - 14.0
+    x, title = runs_scale(data.points[0][0], max(data.now, end[1] if end else 0), left, right)
+    if end is not None and end[1] > end[0]:
+        with canvas.group(f"the end: likely after {end[0]:,} runs, {end[1]:,} in the worst case", "c-end"):
+            canvas.rect(x(end[0]), top, x(end[1]) - x(end[0]), bottom - top, "c-edge", canvas.hatched("c-end"))
+    x_axis(canvas, x, top, bottom, title)
+    y_axis(canvas, y, left, right, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+    if tolerance is not None:
+        with canvas.group(f"the tolerance asked for: {tolerance:g}", "c-ink"):
+            canvas.line(left, y(tolerance), right, y(tolerance), "c-line c-dashed")
+    if end is not None:
+        with canvas.group(f"the end: likely after {end[0]:,} runs", "c-end"):
+            canvas.line(x(end[0]), top, x(end[0]), bottom, "c-line c-thick")
+    with canvas.coloured("c-lead"):
+        canvas.path(stairs([*data.points, (data.now, data.within)], x, y), "c-line c-thick")
+    for (runs, within), words in zip(data.points, data.words, strict=True):
+        with canvas.group(words, "c-lead c-point"):
+            canvas.mark("dot", x(runs), y(within), 3.5)
+    with canvas.group(data.now_words, "c-now"):
+        canvas.mark("diamond", x(data.now), y(data.within), 6.5)
+    canvas.height = bottom + 40
 
 
 def runs_scale(first: float, last: float, begin: float, end: float) -> tuple[Scale, str]:
@@ -205,153 +154,98 @@ def runs_scale(first: float, last: float, begin: float, end: float) -> tuple[Sca
     return spanned([0.0, last], begin, end, zero=True), "runs"
 
 
-def stairs(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
-    """The path of a value that holds until the next one."""
-    first, *rest = points
-    return f"M{place(x(first[0]))} {place(y(first[1]))}" + "".join(f"H{place(x(a))}V{place(y(b))}" for a, b in rest)
-
-
-def _certified(facts: Facts, steps: Steps, width: int, ended: bool) -> Chart:
-    canvas = Canvas(FORECAST_KEY, width)
-    top = legend(canvas, _forecast_entries(steps, ended)) + 26
-    bottom = top + (240 if width > NARROW else 210)
-    levels = [y for _, y in steps.points] + ([] if steps.tolerance is None else [steps.tolerance])
-    y = log_spanned(levels, bottom, top) if steps.is_wide else spanned(levels, bottom, top, zero=True)
-    left, right = label_room(y), width - 14.0
-    last = max(steps.now, steps.end[1] if steps.end else 0)
-    x, title = runs_scale(steps.points[0][0], last, left, right)
-    if steps.end is not None and steps.end[1] > steps.end[0]:
-        with canvas.group(f"the end: likely after {steps.end[0]:,} runs, {steps.end[1]:,} in the worst case", "c-end"):
-            fill = canvas.hatched("c-end")
-            canvas.rect(x(steps.end[0]), top, x(steps.end[1]) - x(steps.end[0]), bottom - top, "c-edge", fill)
-    x_axis(canvas, x, top, bottom, title)
-    y_axis(canvas, y, left, right, "how far from the best it can be" + (" (log scale)" if y.log else ""))
-    if steps.tolerance is not None:
-        with canvas.group(f"the tolerance asked for: {steps.tolerance:g}", "c-ink"):
-            canvas.line(left, y(steps.tolerance), right, y(steps.tolerance), "c-line c-dashed")
-    if steps.end is not None:
-        with canvas.group(f"the end: likely after {steps.end[0]:,} runs", "c-end"):
-            canvas.line(x(steps.end[0]), top, x(steps.end[0]), bottom, "c-line c-thick")
-    canvas.parts.append('<g class="c-lead">')
-    canvas.path(stairs([*steps.points, (steps.now, steps.within)], x, y), "c-line c-thick")
-    canvas.parts.append("</g>")
-    for runs, within in steps.points:
-        with canvas.group(f"after {runs:,} runs: within {number(within)} of the best", "c-lead c-point"):
-            canvas.mark("dot", x(runs), y(within), 3.5)
-    word = "the verdict" if ended else "now"
-    with canvas.group(f"{word}, {steps.now:,} runs: within {number(steps.within)} of the best", "c-now"):
-        canvas.mark("diamond", x(steps.now), y(steps.within), 6.5)
-    canvas.height = bottom + 40
-    return canvas.chart(facts)
-
-
-def _forecast_entries(steps: Steps, ended: bool) -> list[Entry]:
-    found = [("c-lead", "dot", "certified after a block"), ("c-now", "diamond", "the verdict" if ended else "now")]
-    if steps.tolerance is not None:
-        found.append(("c-ink", "dashed", f"tolerance {steps.tolerance:g}"))
-    if steps.end is not None and steps.end[1] > steps.end[0]:
-        found.append(("c-end", "hatch", "the end: likely to worst case"))
-    elif steps.end is not None:
-        found.append(("c-end", "thick", "the end"))
-    return found
-
-
-def _counted(facts: Facts, runs: RunsOnly, width: int) -> Chart:
+def _counted(canvas: Canvas, data: RunsOnly) -> None:
     """Runs only: these algorithms certify nothing before they end."""
-    canvas = Canvas(FORECAST_KEY, width)
-    bars = [("c-lead", "bar", "c-fill", f"runs so far: {runs.now:,}", runs.now)]
-    if runs.in_block:
-        bars.append(("c-end", "hatch", "c-edge", f"in this block: {runs.in_block:,}", runs.in_block))
-    if runs.rest:
-        bars.append(("c-gone", "empty", "c-outline", f"then in the worst case: {runs.rest:,}", runs.rest))
-    top = legend(canvas, [(kind, sign, text) for kind, sign, _, text, _ in bars]) + 10
-    x = Scale(0.0, float(sum(n for *_, n in bars)), 12, width - 24.0)
+    kinds = {"bar": "c-fill", "hatch": "c-edge", "empty": "c-outline"}
+    top = legend(canvas, [look for look, _ in data.bars]) + 10
+    x = Scale(0.0, float(sum([n for _, n in data.bars])), 12, canvas.width - 24.0)
     x_axis(canvas, x, top, top + 56, "runs")
     begin = 0
-    for kind, sign, looks, text, n in bars:
-        with canvas.group(text, f"{kind} c-point"):
-            fill = canvas.hatched(kind) if sign == "hatch" else None
-            canvas.rect(x(begin), top + 12, x(begin + n) - x(begin), 32, looks, fill)
+    for look, n in data.bars:
+        with canvas.group(look.label, f"{look.css} c-point"):
+            fill = canvas.hatched(look.css) if look.mark == "hatch" else None
+            canvas.rect(x(begin), top + 12, x(begin + n) - x(begin), 32, kinds[look.mark], fill)
         begin += n
     canvas.height = top + 56 + 40
-    return canvas.chart(facts)
 
 
-COMPARE_KEY = "compare"
-SHAPES = ("diamond", "circle", "square", "triangle", "cross", "plus", "dot")
-"""With each study's mark goes a colour and a dash of its own; so many are drawn at most."""
-
-HEADER = ("study", "algorithm", "runs", "at most so far from the best", "tolerance asked for", "state")
-
-
-def compare(studies: Sequence[tuple[str, StudyState]], width: int = WIDE, seen: Sequence[Seen] | None = None) -> Chart:
-    """One line for each study: how far from the best its leading setting can be.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> compare([("oven", study.state)]).rows
-    [('oven', 'cfs', '0', 'not known', '1', 'running')]
-    """
-    every = [Seen(name, state) for name, state in studies] if seen is None else list(seen)
-    lines = [(one, _finite(one.steps)) for one in every]
-    facts = _facts(every, [one for one, points in lines if not points], sum(bool(points) for _, points in lines))
-    drawn = [(one, points) for one, points in lines if points][: len(SHAPES)]
-    if not drawn:
-        return placeholder(COMPARE_KEY, width, facts)
-    canvas = Canvas(COMPARE_KEY, width)
-    entries = [(f"c-s{i}", f"line {SHAPES[i]}", short(one.name, 30)) for i, (one, _) in enumerate(drawn)]
+def draw_compare(canvas: Canvas, data: Sequence[Line]) -> None:
+    """One line for each study: how far from the best its leading setting can be."""
+    entries = [Look(line.label, css, f"line {mark}") for line, (css, mark) in zip(data, SERIES, strict=False)]
     top = legend(canvas, entries) + 26
-    bottom = top + (260 if width > NARROW else 230)
-    levels = [within for _, points in drawn for _, within in points]
-    wide = min(levels) > 0 and max(levels) > 8 * min(levels)
-    y = log_spanned(levels, bottom, top) if wide else spanned(levels, bottom, top, zero=True)
+    bottom = top + (230 if canvas.is_narrow else 260)
+    reached = [within for line in data for _, within in line.points]
+    y = log_spanned(reached, bottom, top) if is_wide(reached) else spanned(reached, bottom, top, zero=True)
     left = label_room(y)
-    runs = [n for _, points in drawn for n, _ in points] + [one.n_runs for one, _ in drawn]
-    x, title = runs_scale(min(runs), max(runs), left, width - 14.0)
+    runs = [n for line in data for n, _ in line.points] + [line.n_runs for line in data]
+    x, title = runs_scale(min(runs), max(runs), left, canvas.width - 14.0)
     x_axis(canvas, x, top, bottom, title)
-    y_axis(canvas, y, left, width - 14.0, "how far from the best it can be" + (" (log scale)" if y.log else ""))
-    for i, (one, points) in enumerate(drawn):
-        _line(canvas, i, one, points, x, y)
+    y_axis(canvas, y, left, canvas.width - 14.0, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+    for line, (css, mark) in zip(data, SERIES, strict=False):
+        with canvas.group(line.name, f"c-series {css}"):
+            canvas.path(stairs([*line.points, (line.n_runs, line.points[-1][1])], x, y), "c-line c-dash c-thick")
+            for j, ((n_runs, within), words) in enumerate(zip(line.points, line.words, strict=True), 1):
+                with canvas.group(words, "c-point"):
+                    canvas.mark(mark, x(n_runs), y(within), 6 if line.ended and j == len(line.points) else 4)
     canvas.height = bottom + 40
-    return canvas.chart(facts)
 
 
-def _finite(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    return [(n_runs, within) for n_runs, within in points if math.isfinite(within)]
+def draw_residuals(canvas: Canvas, data: Leftover) -> None:
+    """Two small charts: beside each other, or one below the other where the page is narrow."""
+    found, width = data.residuals, canvas.width
+    entries = [looks.RESIDUAL]
+    if (abs(found.standardised) > FAR).any():
+        entries.append(Look(f"beyond {FAR:g} standard deviations", "c-now", "cross"))
+    if found.noise_sd is not None:
+        entries.append(Look("two noise sds", "c-band", "band"))
+    top = legend(canvas, [*entries, looks.SHOULD_BE]) + ABOVE
+    half = float(width) if canvas.is_narrow else width / 2
+    _against_fit(canvas, data, half, top)
+    below = top + HEIGHT + BELOW + ABOVE if canvas.is_narrow else top
+    _quantiles(canvas, data, 0 if canvas.is_narrow else half, below)
+    canvas.height = below + HEIGHT + BELOW - 8
 
 
-def _line(canvas: Canvas, i: int, one: Seen, points: list[tuple[int, float]], x: Scale, y: Scale) -> None:
-    ended, name = one.state.open_block is None, short(one.name)
-    with canvas.group(name, f"c-series c-s{i}"):
-        canvas.path(stairs([*points, (one.n_runs, points[-1][1])], x, y), "c-line c-dash c-thick")
-        for j, (n_runs, within) in enumerate(points):
-            last = ended and j == len(points) - 1
-            words = f"{name}, {'the verdict, ' if last else ''}after {n_runs:,} runs: within {number(within)}"
-            with canvas.group(words, "c-point"):
-                canvas.mark(SHAPES[i], x(n_runs), y(within), 6 if last else 4)
+def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> None:
+    found, bottom = data.residuals, top + HEIGHT
+    noise = 0.0 if found.noise_sd is None else 2 * found.noise_sd
+    y = spanned([*found.residual.tolist(), noise, -noise], bottom, top)
+    x = spanned(found.fitted.tolist(), 48, right - 14)
+    if noise:
+        with canvas.coloured("c-band"):
+            canvas.rect(x.begin, y(noise), x.end - x.begin, y(-noise) - y(noise), "c-soft")
+    x_axis(canvas, x, top, bottom, "expected by the fit")
+    y_axis(canvas, y, x.begin, x.end)
+    canvas.text(4, top - 16, "outcome less what was expected", size=SMALL)
+    with canvas.coloured("c-ink"):
+        canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
+    points = zip(found.fitted.tolist(), found.residual.tolist(), strict=True)
+    places = [(x(a), y(b)) for a, b in points]
+    _points(canvas, "c-point", places, (abs(found.standardised) > FAR).tolist(), data.words)
 
 
-def _facts(every: Sequence[Seen], without: Sequence[Seen], n_lines: int) -> Facts:
-    title = "How far from the best each study's setting can be"
-    rows: list[tuple[str, ...]] = [_row(one) for one in every]
-    both = [(short(one.name), row) for one, row in zip(every, rows, strict=True) if one.steps]
-    words = "; ".join(f"{name} within {row[3]} after {row[2]} runs" for name, row in both)
-    caption = "Lower and further left is better; a large mark is a verdict."
-    if n_lines > len(SHAPES):
-        caption += f" The first {len(SHAPES)} of {n_lines} lines are drawn; the table has all."
-    if without and n_lines:
-        names = ", ".join(short(one.name) for one in without[:8]) + (" and more" if len(without) > 8 else "")
-        caption += f" Nothing certified yet: {names}."
-    if n_lines:
-        return Facts(title, caption, f"Falling steps over runs. {words}.", HEADER, rows)
-    what = "choose studies to compare" if not every else "none of these studies has certified anything"
-    text = f"There is nothing to show yet: {what}. A line begins when the first block of runs of a study is complete."
-    return Facts(title, text, text, HEADER, rows, nothing=text)
+def _quantiles(canvas: Canvas, data: Leftover, left: float, top: float) -> None:
+    found, bottom, right = data.residuals, top + HEIGHT, canvas.width
+    canvas.text(left + 4, top - 16, "standardised residual", size=SMALL)
+    if not len(found.observed):
+        for i, line in enumerate(wrapped("too few runs for standardised residuals", right - left - 80)):
+            canvas.text((left + right) / 2, top + 80 + 18 * i, line, "c-muted", "middle")
+        return
+    y = spanned([*found.observed.tolist(), *found.normal.tolist()], bottom, top)
+    x = spanned(found.normal.tolist(), left + 48, right - 14)
+    x_axis(canvas, x, top, bottom, "expected of a normal distribution")
+    y_axis(canvas, y, x.begin, x.end)
+    with canvas.coloured("c-ink"):
+        canvas.line(x(x.low), y(x.low), x(x.high), y(x.high), "c-line c-dashed")
+    points = zip(found.normal.tolist(), found.observed.tolist(), strict=True)
+    places = [(x(a), y(b)) for a, b in points]
+    _points(canvas, "c-quantile", places, (abs(found.observed) > FAR).tolist(), data.quantile_words)
 
 
-def _row(one: Seen) -> tuple[str, ...]:
-    spec, points = one.state.spec, one.steps
-    within = number(points[-1][1] if points else None)
-    asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance)
-    ended = "finished" if one.state.open_block is None else "running"
-    return plain(one.name), spec.algorithm, f"{one.n_runs}", within, asked, ended
+def _points(
+    canvas: Canvas, kind: str, places: Sequence[tuple[float, float]], far: Sequence[bool], words: Sequence[str]
+) -> None:
+    """A circle for each residual, a cross for those far from what a normal distribution gives."""
+    for (x, y), outside, text in zip(places, far, words, strict=True):
+        with canvas.group(text, f"{kind} {'c-now' if outside else 'c-lead'}"):
+            canvas.mark("cross" if outside else "circle", x, y, 3.2 if outside else 2.4)

@@ -17,13 +17,14 @@ from levers.errors import LeversError, NoSuchStudyError
 from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
-from levers.web.errors import RefusedError, message_of, status_of
+from levers.web.errors import Problem, RefusedError
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
 from levers.web.security import Guard
 from levers.web.service import Service, log
 
-_API = "/api/v1"
+API = "/api/v1"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -48,8 +49,8 @@ class Metrics:
     def observe(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
         found = getattr(scope.get("route"), "path", None) or "other"
-        if found != "other" and not found.startswith(_API) and str(scope.get("path")).startswith(_API):
-            found = _API + found  # the router leaves out under what it is included
+        if found != "other" and not found.startswith(API) and str(scope.get("path")).startswith(API):
+            found = API + found  # the router leaves out under what it is included
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._requests.labels(method, found, str(status)).inc()
         self._seconds.labels(method, found).observe(seconds)
@@ -57,12 +58,6 @@ class Metrics:
     def text(self) -> str:
         """All of it."""
         return generate_latest(self._registry).decode()
-
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
-
-API = "/api/v1"
 
 
 def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str | None = None) -> ASGIApp:
@@ -126,19 +121,17 @@ async def _answer(request: Request, error: Exception) -> Response:
     """Any error as an answer: JSON for programs, a page for people."""
     if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
         error = await to_thread.run_sync(_access_first, request, error)
-    status, kind, message = _told(error)
+    problem = Problem.of(error)
     if isinstance(error, NoSuchStudyError):
         await to_thread.run_sync(request.app.state.service.forget_deleted)
-    if status >= 500:
-        log.error("%s: %s", kind, error)
-    for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
-    # on a thread, because a page looks at the storage for who is there
-    answer = await to_thread.run_sync(_problem if for_program else error_page, request, status, kind, message)
+    if problem.status >= 500:
+        log.error("%s: %s", problem.kind, error)
+    answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
-    if status == 401:
+    if problem.status == 401:
         answer.headers["www-authenticate"] = "Bearer"
-    if status == 405:
+    if problem.status == 405:
         answer.headers["allow"] = ", ".join(_methods(request))
     return answer
 
@@ -146,9 +139,16 @@ async def _answer(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     """An error that nobody expected. The framework raises it once more, and the guard writes it to the log."""
     name = request.scope["levers.state"]["error"] = uuid.uuid4().hex[:12]
-    for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
     message = f"something went wrong here; the log of the service has it as {name}"
-    return await to_thread.run_sync(_problem if for_program else error_page, request, 500, "Internal", message)
+    return await _said(request, Problem(500, "Internal", message, (message,)))
+
+
+async def _said(request: Request, problem: Problem) -> Response:
+    """As JSON for a program. As a page for people, on a thread, because it looks at the storage for who is there."""
+    if request.url.path.startswith(("/api/", "/health", "/metrics")):
+        message = problem.message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
+        return JSONResponse({"error": {"kind": problem.kind, "message": message}}, problem.status)
+    return await to_thread.run_sync(error_page, request, problem)
 
 
 def _access_first(request: Request, error: Exception) -> Exception:
@@ -165,20 +165,3 @@ def _methods(request: Request) -> list[str]:
     scopes = {method: {**request.scope, "method": method} for method in METHODS}
     routes = request.app.router.routes
     return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-
-
-def _problem(request: Request, status: int, kind: str, message: str) -> Response:
-    message = message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
-    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
-
-
-def _told(error: Exception) -> tuple[int, str, str]:
-    if isinstance(error, LeversError):
-        return status_of(error), type(error).__name__, message_of(error)
-    if isinstance(error, RefusedError):
-        return error.status, "Refused", str(error)
-    if isinstance(error, RequestValidationError):
-        found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
-        return 422, "InvalidRequest", "; ".join(found)
-    assert isinstance(error, HTTPException)
-    return error.status_code, "Refused", str(error.detail)

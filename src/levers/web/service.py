@@ -54,6 +54,14 @@ class Access:
         """
         return ROLES.index(self.role) >= ROLES.index(role)
 
+    def offered(self) -> frozenset[str]:
+        """The roles whose forms and links a page shows: nobody administers who may see one study only.
+
+        >>> sorted(Access("ann", "admin", study=3).offered())
+        ['read', 'write']
+        """
+        return frozenset(role for role in ROLES if self.allows(role) and (role != "admin" or self.study is None))
+
 
 class Service:
     """A storage served over HTTP.
@@ -83,7 +91,8 @@ class Service:
         text = _bearer(request) or _cookie(request)
         if text is None:
             if self.needs_token or "authorization" in request.headers:
-                raise RefusedError(401, "this service needs a token: send it as `Authorization: Bearer ...`")
+                message = "this service needs a token: send it as `Authorization: Bearer ...`"
+                raise RefusedError(401, message, no_token=True)
             return Access(login_name(), "admin")
         found = find_token(self.storage, text)
         if found is None:

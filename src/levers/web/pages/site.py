@@ -76,7 +76,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in ("count", "number", "exact", "percent", "level_text", "moment", "named", "lines_of"):
+    for name in ("count", "number", "exact", "percent", "level_text", "moment", "named"):
         made.filters[name] = getattr(filters, name)
     made.filters["address"] = address
     made.globals |= {"static": static, "several": several}
@@ -108,15 +108,13 @@ def visitor(request: Request) -> Access | None:
 def fragment(request: Request, template: str, **context: Any) -> Markup:
     """A part of a page."""
     access = visitor(request)
-
-    def may(role: str) -> bool:
-        return access is not None and access.allows(role) and (role != "admin" or access.study is None)
-
-    text = (
-        environment()
-        .get_template(template)
-        .render(access=access, may=may, form_token=security.form_token(request), form_field=security.FIELD, **context)
-    )
+    given = {
+        "access": access,
+        "may": frozenset() if access is None else access.offered(),
+        "form_token": security.form_token(request),
+        "form_field": security.FIELD,
+    }
+    text = environment().get_template(template).render(**given, **context)
     return Markup(text)  # the templates escape whatever they are given
 
 
