@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import levers
-from levers.charts import level_charts
-from levers.charts.catalogue import CHARTS, COMPARE, Chart
+from levers.charts.drawings import CHARTS, COMPARE, MOST_BINS, MOST_LEVELS, Chart
 from levers.charts.facts import Bins
 from levers.charts.looks import COLOURS, SERIES, STANDINGS
-from levers.charts.run_charts import MOST_BINS
 from levers.charts.svg import NARROW, WIDE, Scale, fitted, spanned, text_width
 from levers.charts.view import StudyView
 from levers.core.space import Level
@@ -346,7 +344,7 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
     view.__dict__["effects"] = rows
     for key in ("effects", "elimination"):
         chart, _ = CHARTS[key].both(view)
-        assert len(marks(chart, "c-row")) == level_charts.MOST_LEVELS
+        assert len(marks(chart, "c-row")) == MOST_LEVELS
         assert len(chart.facts.rows) == 2000
         assert "150 of 2000 levels are drawn" in chart.facts.caption
         check([chart])
@@ -434,7 +432,7 @@ def test_every_standing_has_a_look() -> None:
 
 
 def test_charts_need_no_matplotlib() -> None:
-    code = "import sys, levers.charts.catalogue; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
+    code = "import sys, levers.charts.drawings; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -16,8 +16,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
-from levers.charts import catalogue
-from levers.charts.catalogue import charts_of
+from levers.charts import drawings
+from levers.charts.drawings import charts_of
 from levers.charts.facts import Facts
 from levers.charts.view import StudyView
 from levers.errors import StudyError
@@ -492,7 +492,11 @@ def test_trials_equal_the_frame(storage: Storage) -> None:
 
 
 def test_a_name_with_a_semicolon_is_one_line_of_the_guarantee(client: TestClient, storage: Storage) -> None:
-    space = {"heat; zone 1": ["low", "high"], "heat; zone 2": ["low", "high"], "speed": [1, 2]}
+    space: dict[str, list[levers.Level]] = {
+        "heat; zone 1": ["low", "high"],
+        "heat; zone 2": ["low", "high"],
+        "speed": [1, 2],
+    }
     merged = [["heat; zone 1", "heat; zone 2"]]
     study = create_study("split", space, tolerance=1.0, noise_sd=1.0, seed=1, merged=merged, storage=storage)
     rng = np.random.default_rng(0)
@@ -558,13 +562,13 @@ def test_a_hundred_thousand_trials(client: TestClient, storage: Storage) -> None
 
 def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     study, cache, drawn = oven(storage), ViewCache(most=2), list[str]()
-    kind = catalogue.CHARTS["effects"]
+    kind = drawings.CHARTS["effects"]
 
     def counted(view: StudyView) -> Facts[Any]:
         drawn.append(view.name)
         return kind.facts(view)
 
-    monkeypatch.setitem(catalogue.CHARTS, "effects", replace(kind, facts=counted))
+    monkeypatch.setitem(drawings.CHARTS, "effects", replace(kind, facts=counted))
     threads = [threading.Thread(target=lambda: charts_of(cache.view(study), ["effects"])) for _ in range(8)]
     for thread in threads:
         thread.start()

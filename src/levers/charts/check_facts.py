@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from levers.charts.facts import Facts, Row, about, listed, nothing_yet, number
+from levers.charts.facts import Facts, Row, listed, nothing_yet, number
 from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
@@ -46,13 +46,7 @@ MOST_FACTORS = 60
 
 
 def evidence_facts(view: StudyView) -> Facts[Bars]:
-    """A bar for each factor, strongest first: what its levels differ by over what it takes to be shown.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> evidence_facts(StudyView("oven", study.state)).header[0]
-    'what'
-    """
+    """A bar for each factor, strongest first: what its levels differ by over what it takes to be shown."""
     heading = "how strong the evidence is for each factor"
     found = sorted(view.evidence, key=_strength, reverse=True)
     n, proofs = len(found), bool([one for one in found if one.ratio is not None])
@@ -95,7 +89,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     header = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
-    return about(view, heading, caption, alt, header, rows, data)
+    return Facts(view.title, heading, caption, alt, header, rows, data)
 
 
 def _strength(one: FactorEvidence) -> tuple[float, float]:
@@ -132,7 +126,7 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     header = ("factor", "and factor", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
     data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.5 * alarm, 12.0)
-    return about(view, heading, caption, alt, header, rows, data)
+    return Facts(view.title, heading, caption, alt, header, rows, data)
 
 
 def _pair_bar(found: Additivity, check: PairCheck) -> Bar:
@@ -166,13 +160,7 @@ class Leftover:
 
 
 def residuals_facts(view: StudyView) -> Facts[Leftover]:
-    """What the additive fit leaves over.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> residuals_facts(StudyView("oven", study.state)).title
-    'oven: what the fit leaves over'
-    """
+    """What the additive fit leaves over."""
     heading, found = "what the fit leaves over", view.residuals
     n = found.n_runs
     if not n:
@@ -205,7 +193,7 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
         ("outliers", str(found.n_outliers)),
     ]
     alt = f"Residuals against what the fit expects, and against a normal distribution. {caption}"
-    return about(view, heading, caption, alt, ("what", "value"), rows, Leftover(found, words, quantiles))
+    return Facts(view.title, heading, caption, alt, ("what", "value"), rows, Leftover(found, words, quantiles))
 
 
 def _noise(found: Residuals) -> str:

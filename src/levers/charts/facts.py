@@ -16,7 +16,6 @@ from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
 from levers.studies.analysis.views import EffectRow, Forecast
 
-MAX_TITLE = 60
 T = TypeVar("T")
 Row = tuple[str, ...]
 
@@ -49,20 +48,6 @@ class Facts(Generic[T]):
         return self.heading[:1].upper() + self.heading[1:]
 
 
-def about(
-    view: StudyView,
-    heading: str,
-    caption: str,
-    alt: str,
-    header: Row,
-    rows: Sequence[Row],
-    data: T | None = None,
-    struck: frozenset[int] = frozenset(),
-) -> Facts[T]:
-    """The facts of a chart of one study."""
-    return Facts(clipped(view.name, MAX_TITLE), heading, caption, alt, header, rows, data, struck)
-
-
 def number(value: float | None) -> str:
     """A number in a table.
 
@@ -87,7 +72,7 @@ def nothing_yet(heading: str, why: str, view: StudyView) -> Facts[Any]:
     to_go = block.n_missing if block else 0
     caption, text = f"{told} outcomes told, {to_go} to go in this block.", f"There is nothing to show yet: {why}"
     rows = [("outcomes told", str(told)), ("runs to go in this block", str(to_go))]
-    return about(view, heading, caption, text, ("what", "runs"), rows)
+    return Facts(view.title, heading, caption, text, ("what", "runs"), rows)
 
 
 # ---- levels: what each loses, and how long it was in play
@@ -161,13 +146,7 @@ def _effects_caption(view: StudyView) -> str:
 
 
 def elimination_facts(view: StudyView) -> Facts[Levels]:
-    """How long each level was in play.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> elimination_facts(StudyView("oven", study.state)).title
-    'oven: levels in play'
-    """
+    """How long each level was in play."""
     heading, rows, now = "levels in play", view.effects, view.n_runs
     if len(view.state.known) < 2:
         why = "levels are ruled out when a block of runs is complete. Ask for runs and tell their outcomes;"
@@ -197,7 +176,7 @@ def _of_levels(
     table = [(*pair, *more) for pair, more in zip(names, cells, strict=True)]
     struck = frozenset([i for i, row in enumerate(view.effects) if row.standing == "ruled out"])
     data = Levels(marks, view.n_runs, view.state.spec.tolerance)
-    return about(view, heading, caption, alt, header, table, data, struck)
+    return Facts(view.title, heading, caption, alt, header, table, data, struck)
 
 
 def _ahead(rows: Sequence[EffectRow]) -> str:
@@ -241,14 +220,7 @@ def is_wide(values: Sequence[float]) -> bool:
 
 
 def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
-    """What could be certified after each block, and the runs still to go; only the runs where nothing can be.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> facts = forecast_facts(StudyView("oven", study.state))
-    >>> facts.title, facts.data
-    ('oven: how far it is to the end', None)
-    """
+    """What could be certified after each block, and the runs still to go; only the runs where nothing can be."""
     heading = "how far it is to the end"
     if not view.state.spec.solver.certifies_early:
         return _counted(heading, view)
@@ -272,7 +244,7 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
     now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
     steps = Steps(points, words, now, within, now_words, spec.tolerance, end, ended, is_wide(reached))
-    return about(view, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
+    return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 
 def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
@@ -296,7 +268,7 @@ def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
         data.bars.append((Look(f"in this block: {to_go.now:,}", "c-end", "hatch"), to_go.now))
     if rest:
         data.bars.append((Look(f"then in the worst case: {rest:,}", "c-gone", "empty"), rest))
-    return about(view, heading, caption, f"A bar of runs. {caption}", FORECAST_HEADER, rows, data)
+    return Facts(view.title, heading, caption, f"A bar of runs. {caption}", FORECAST_HEADER, rows, data)
 
 
 def to_go_words(to_go: Forecast) -> str:
@@ -424,7 +396,7 @@ def history_facts(view: StudyView) -> Facts[History]:
     axis = f"outcome ({'larger' if view.state.spec.sign > 0 else 'smaller'} is better)"
     alt = f"Scatter plot of {n} outcomes from {values.min():.4g} to {values.max():.4g}. {caption}"
     data = History(found, stages, axis, words, mean_words, predicted, predicted_words)
-    return about(view, heading, caption, alt, header, rows, data)
+    return Facts(view.title, heading, caption, alt, header, rows, data)
 
 
 # ---- several studies side by side

@@ -62,21 +62,19 @@ STANDINGS = {
 BAR_SIGNS = {"diamond": "bar", "circle": "hatch", "cross": "cross"}
 """The sign of a level whose mark is a bar."""
 
-OUTCOME = Look("outcome", "c-gone", "dot")
-MIDDLE_HALF = Look("middle half", "c-gone", "band")
-MEAN_AND_RANGE = Look("mean and range", "c-gone", "line")
-SET_ASIDE = Look("set aside: corrected", "c-aside", "cross")
+OUTCOME, SET_ASIDE = Look("outcome", "c-gone", "dot"), Look("set aside: corrected", "c-aside", "cross")
+MIDDLE_HALF, MEAN_AND_RANGE = Look("middle half", "c-gone", "band"), Look("mean and range", "c-gone", "line")
 BLOCK_MEAN = Look("block mean", "c-lead", "thick")
 PREDICTED = Look("predicted at the best setting, 95 %", "c-now", "interval")
+"""In the history of outcomes."""
 
 CERTIFIED = Look("certified after a block", "c-lead", "dot")
-NOW = Look("now", "c-now", "diamond")
-VERDICT = Look("the verdict", "c-now", "diamond")
-END = Look("the end", "c-end", "thick")
-LIKELY_TO_WORST = Look("the end: likely to worst case", "c-end", "hatch")
+NOW, VERDICT = Look("now", "c-now", "diamond"), Look("the verdict", "c-now", "diamond")
+END, LIKELY_TO_WORST = Look("the end", "c-end", "thick"), Look("the end: likely to worst case", "c-end", "hatch")
+"""In the forecast."""
 
-RESIDUAL = Look("residual", "c-lead", "circle")
-SHOULD_BE = Look("as it should be", "c-ink", "dashed")
+RESIDUAL, SHOULD_BE = Look("residual", "c-lead", "circle"), Look("as it should be", "c-ink", "dashed")
+"""Among the residuals."""
 
 SERIES = tuple(
     (f"c-s{i}", mark) for i, mark in enumerate(("diamond", "circle", "square", "triangle", "cross", "plus", "dot"))

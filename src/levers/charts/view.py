@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import Verdict
+from levers.charts.svg import clipped
 from levers.studies.analysis import diagnostics, evidence, views
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.events import Numbers
 from levers.studies.state import SET_ASIDE, StudyState, TrialState
 
+MAX_TITLE = 60
 MOST_POINTS = 400
 """The most residuals that are drawn."""
 
@@ -95,6 +97,7 @@ class StudyView:
 
     def __init__(self, name: str, state: StudyState) -> None:
         self.name = name
+        self.title = clipped(name, MAX_TITLE)
         self.state = state
         self.seq = state.seq
         self.is_finished = state.open_block is None

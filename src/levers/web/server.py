@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 from anyio import to_thread
 
-from levers.charts.catalogue import CHARTS, charts_of
+from levers.charts.drawings import CHARTS, charts_of
 from levers.charts.view import StudyView
 from levers.errors import InvalidSettingError
 from levers.studies.library import create_study

@@ -12,7 +12,7 @@ from levers.web.demo import Demos
 from levers.web.errors import Problem
 from levers.web.pages import files, new_study, runs, site, studies, study, trials, verdict
 from levers.web.pages.site import here, is_quiet, page, service_of, visitor
-from levers.web.urls import name_of, routed
+from levers.web.security import name_of, routed
 
 _WORDS = {
     400: "That request makes no sense here",

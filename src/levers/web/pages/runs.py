@@ -18,8 +18,7 @@ from levers.web.errors import lines_of, status_of
 from levers.web.pages.filters import decimal, exact, has_comma, whole
 from levers.web.pages.site import answered, is_quiet, service_of
 from levers.web.pages.study import opened, show
-from levers.web.security import Posted, text_of
-from levers.web.urls import address
+from levers.web.security import Posted, address, text_of
 
 MAX_REASON = 500
 router = APIRouter(include_in_schema=False)

@@ -17,9 +17,8 @@ from levers.studies.tokens import find_token
 from levers.web import security
 from levers.web.errors import RefusedError
 from levers.web.pages import filters
-from levers.web.security import Posted, back_to, set_cookie, text_of
+from levers.web.security import Posted, address, back_to, set_cookie, text_of
 from levers.web.service import COOKIE, Access, Service
-from levers.web.urls import address
 
 FOLDER = Path(__file__).parent.parent / "static"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from levers.charts.catalogue import COMPARE
+from levers.charts.drawings import COMPARE
 from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis.views import Status
@@ -16,8 +16,7 @@ from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import whole
 from levers.web.pages.site import page, service_of
 from levers.web.pages.study import Headline, context, opened, view_cache_of
-from levers.web.security import Posted, back_to, text_of
-from levers.web.urls import address, name_of
+from levers.web.security import Posted, address, back_to, name_of, text_of
 
 SORTS = {"name": "name", "state": "state", "runs": "runs so far", "to_go": "to go", "updated": "updated"}
 MOST_LISTED = 100

@@ -9,21 +9,18 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from levers.charts.catalogue import charts_of
+from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
-from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.views import Best, Status
-from levers.studies.events import numbers
-from levers.studies.sheets.runs import block_numbers
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
 from levers.web.errors import RefusedError
 from levers.web.pages.filters import count, number, percent
 from levers.web.pages.site import fragment, page, part, service_of
-from levers.web.urls import address, name_of
+from levers.web.security import address, name_of
 
 if TYPE_CHECKING:
     from levers.studies.analysis.diagnostics import Additivity
@@ -152,19 +149,12 @@ MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run: what to set, what was typed, what became of it."""
+    """One run, what became of it (empty while it is out), what was typed for it, and what is wrong with that."""
 
-    trial: int
-    block: int
-    params: tuple[tuple[str, Level], ...]
-    worker: str
-    asked_at: float | None
-    is_open: bool
-    became: str = ""
-    typed: str = ""
-    problem: str = ""
-    may_correct: bool = False
-    is_told: bool = False
+    trial: Trial
+    became: str
+    typed: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +169,7 @@ class OpenRuns:
     @property
     def n_more(self) -> int:
         """Runs that are out and not listed."""
-        return max(self.n_open - sum(row.is_open for row in self.rows), 0)
+        return max(self.n_open - sum(row.trial.state is TrialState.RUNNING for row in self.rows), 0)
 
 
 def open_runs(
@@ -194,32 +184,14 @@ def open_runs(
     out = views.running(state)
     kept = [t for t in (*shown, *wanted, *wrong) if 0 <= t < state.trials.n_trials]
     listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
-    blocks = block_numbers(state, numbers(listed))
     closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
     tellers = who_told(study, state, closed) if closed else {}
-    rows = [
-        _row(views.trial(state, t), int(b), tellers.get(t), wanted.get(t, ""), wrong.get(t, ""))
-        for t, b in zip(listed, blocks.tolist(), strict=True)
-    ]
-    waiting = view.status.n_waiting
-    return OpenRuns(rows, len(out), waiting, state.spec.space.names)
-
-
-def _row(trial: Trial, block: int, teller: str | None, typed: str, problem: str) -> RunRow:
-    is_open = trial.state is TrialState.RUNNING
-    return RunRow(
-        trial.number,
-        block,
-        tuple(trial.params.items()),
-        trial.worker or "",
-        trial.asked_at,
-        is_open,
-        "" if is_open else became(trial, teller),
-        typed,
-        problem,
-        trial.state is TrialState.COMPLETE and bool(typed),
-        trial.state is TrialState.COMPLETE,
-    )
+    rows = []
+    for trial in views.trials(state, listed):
+        t = trial.number
+        said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(t))
+        rows.append(RunRow(trial, said, wanted.get(t, ""), wrong.get(t, "")))
+    return OpenRuns(rows, len(out), view.status.n_waiting, state.spec.space.names)
 
 
 def became(trial: Trial, teller: str | None = None) -> str:
