@@ -15,10 +15,10 @@ from levers.studies.analysis.tables import export_study
 from levers.studies.sheets.read import read_sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.web.errors import RefusedError, lines_of, status_of
+from levers.web.errors import RefusedError
 from levers.web.pages.runs import study_address
-from levers.web.pages.site import answered, is_quiet, service_of
-from levers.web.pages.study import opened, show
+from levers.web.pages.site import answered, service_of
+from levers.web.pages.study import opened, refused
 from levers.web.security import Posted, file_of
 
 _KINDS = {
@@ -62,9 +62,7 @@ def upload(request: Request, name: str, form: Posted) -> Response:
     try:
         said = _taken(request, study, form)
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(request, study, view, status_of(error), wrong=lines_of(error))
+        return refused(request, study, view, error)
     return answered(request, study_address(study, "#runs"), said)
 
 

@@ -14,10 +14,9 @@ from levers.studies.outcomes import new_outcomes
 from levers.studies.state import TrialState
 from levers.studies.study import Study
 from levers.web.cache import who_told
-from levers.web.errors import lines_of, status_of
 from levers.web.pages.filters import decimal, exact, has_comma, whole
 from levers.web.pages.site import answered, is_quiet, service_of
-from levers.web.pages.study import opened, show
+from levers.web.pages.study import opened, refused, show
 from levers.web.security import Posted, address, text_of
 
 MAX_REASON = 500
@@ -40,9 +39,7 @@ def ask(request: Request, name: str, form: Posted) -> Response:
             raise InvalidSettingError(f"ask for 1 to {most:,} runs, not {n:,}")
         due = study.ask_numbers(n)
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(request, study, view, status_of(error), wrong=lines_of(error), fields={"n": text_of(form, "n", 40)})
+        return refused(request, study, view, error, {"n": text_of(form, "n", 40)})
     return answered(request, study_address(study, "#runs"), _handed_out(study, len(due), n))
 
 
@@ -137,9 +134,7 @@ def correct(request: Request, name: str, form: Posted) -> Response:
     try:
         made = study.correct(whole(fields["trial"], "the trial"), decimal(fields["value"]), fields["reason"])
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(request, study, view, status_of(error), wrong=lines_of(error), fields=fields)
+        return refused(request, study, view, error, fields)
     changes = "\n".join(made.changes) or "No decision changes."
     said = f"Trial {made.trial}: {exact(made.before)} is now {exact(made.value)}.\n{changes}"
     return answered(request, study_address(study, "#corrections"), said, trial=made.trial)

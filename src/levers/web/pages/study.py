@@ -11,15 +11,16 @@ from fastapi.responses import StreamingResponse
 
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
+from levers.errors import LeversError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.views import Best, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
-from levers.web.errors import RefusedError
+from levers.web.errors import RefusedError, lines_of, status_of
 from levers.web.pages.filters import count, number, percent
-from levers.web.pages.site import fragment, page, part, service_of
+from levers.web.pages.site import fragment, is_quiet, page, part, service_of
 from levers.web.security import address, name_of
 
 if TYPE_CHECKING:
@@ -266,6 +267,15 @@ def show(
     """The page, after a form that could not be taken with everything that was typed and what is wrong with it."""
     runs = open_runs(view, study, (), typed, problems)
     return page(request, "study.html", status, wrong=wrong, **_panels(view, runs, fields or {}))
+
+
+def refused(
+    request: Request, study: Study, view: StudyView, error: LeversError, fields: Mapping[str, str] | None = None
+) -> Response:
+    """The page after a form that could not be taken; a script of the page is told in words instead."""
+    if is_quiet(request):
+        raise error
+    return show(request, study, view, status_of(error), wrong=lines_of(error), fields=fields)
 
 
 def _panels(view: StudyView, runs: OpenRuns, fields: Mapping[str, str]) -> dict[str, Any]:
