@@ -1,5 +1,6 @@
 """Pictures of studies: every kind as every file, at every point of a study, with names that mean harm."""
 
+import importlib
 import re
 import sys
 import threading
@@ -14,8 +15,11 @@ from matplotlib.image import imread
 
 import levers
 from levers.charts import picture
-from levers.charts.facts import Outcomes, Seen, clipped, cut_note
-from levers.charts.picture import DRAW, PLOTS, SUFFIXES, save_plot
+from levers.charts.facts import LevelMark, cut_note
+from levers.charts.looks import COLOURS
+from levers.charts.picture import PLOTS, SUFFIXES, save_plot
+from levers.charts.svg import clipped
+from levers.charts.view import Outcomes, StudyView
 from levers.core.space import Level
 from levers.errors import InvalidSettingError
 from levers.studies.analysis.views import EffectRow
@@ -108,7 +112,7 @@ def test_every_picture_as_every_file(name: str, tmp_path: Path) -> None:
 def test_every_picture_of_other_studies(name: str) -> None:
     study = STUDIES[name]()
     for kind in PLOTS:
-        facts = DRAW[kind](study.name, study.state).facts
+        facts, _ = picture.drawn(study.name, study.state, kind)
         assert facts.alt
         assert {len(row) for row in facts.rows} == {len(facts.header)}
 
@@ -135,7 +139,7 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
 
 
 def test_tables_have_the_studys_numbers(running: Study, tmp_path: Path) -> None:
-    pages = {kind: [list(row) for row in DRAW[kind]("oven", running.state).facts.rows] for kind in PLOTS}
+    pages = {kind: [list(row) for row in picture.drawn("oven", running.state, kind)[0].rows] for kind in PLOTS}
     save_plot(running, "effects", tmp_path / "effects.html")
     assert cells((tmp_path / "effects.html").read_text()) == pages["effects"]
     rows = running.effects()
@@ -205,7 +209,8 @@ def test_outcomes_are_in_the_order_of_telling() -> None:
 
 def test_rows_grow_with_levels_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture, "MAX_ROWS", 100)
-    rows = [EffectRow(f"lever {k}", j, 9, 0.1, 0.0, 0.2, "in play", None) for k in range(20) for j in range(8)]
+    levels = [EffectRow(f"lever {k}", j, 9, 0.1, 0.0, 0.2, "in play", None) for k in range(20) for j in range(8)]
+    rows = [LevelMark(row, row.factor, str(row.level), "") for row in levels]
     few, many = picture.level_rows(rows[:16]), picture.level_rows(rows)
     assert many.figure.get_figheight() > 4 * few.figure.get_figheight()
     assert len(many.places) == picture.MAX_ROWS
@@ -214,23 +219,31 @@ def test_rows_grow_with_levels_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_levels_that_are_ruled_out_are_struck_out(running: Study) -> None:
-    struck = picture.draw_effects("oven", running.state).struck
+    struck = picture.drawn("oven", running.state, "effects")[1].struck
     assert [text.get_text() for text in struck] == [
         str(row.level) for row in running.effects() if row.standing == "ruled out"
     ]
     assert struck
 
 
+@pytest.mark.parametrize("kind", ["effects", "elimination"])
+def test_levels_in_play_have_the_same_colour_in_every_picture(kind: str, running: Study, tmp_path: Path) -> None:
+    save_plot(running, kind, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert COLOURS["c-play"] in text
+    assert COLOURS["c-now"] not in text
+
+
 def test_imported_runs_count_and_are_said_to_be_missing() -> None:
     study = imported()
-    assert Seen("oven", study.state).n_runs == study.status().n_complete + 4
-    assert "4 imported runs are not shown" in picture.draw_history("oven", study.state).facts.caption
+    assert StudyView("oven", study.state).n_runs == study.status().n_complete + 4
+    assert "4 imported runs are not shown" in picture.drawn("oven", study.state, "history")[0].caption
 
 
 def test_what_the_forecast_cannot_say_is_said() -> None:
-    caption = picture.draw_forecast("oven", STUDIES["modl"]().state).facts.caption
+    caption = picture.drawn("oven", STUDIES["modl"]().state, "forecast")[0].caption
     assert caption.startswith("modl certifies nothing before it ends")
-    assert "ended after" in picture.draw_forecast("oven", STUDIES["modl, finished"]().state).facts.caption
+    assert "ended after" in picture.drawn("oven", STUDIES["modl, finished"]().state, "forecast")[0].caption
 
 
 def test_long_names_are_clipped_in_the_middle() -> None:
@@ -256,7 +269,8 @@ def test_what_cannot_be_drawn_is_refused(kind: str, path: str, message: str, tmp
     assert [found.name for found in tmp_path.iterdir()] == ["folder.svg"]
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "levers.charts.picture")
     with pytest.raises(InvalidSettingError, match=r"levers\[figures\]"):
-        save_plot(new(), "effects", tmp_path / "a.png")
+        importlib.import_module("levers.charts.picture")

@@ -21,9 +21,10 @@ from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
 from levers.web.api.schemas import NewStudy, PlanFor, Told
-from levers.web.app import Metrics, make_app
+from levers.web.app import make_app
 from levers.web.errors import RefusedError
 from levers.web.live import Live
+from levers.web.security import Metrics
 from levers.web.service import Limits, Service
 
 SPACE: dict[str, list[str]] = {"heat": ["low", "high"], "speed": ["1", "2"]}

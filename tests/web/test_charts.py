@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import levers
-from levers.charts import level_charts
-from levers.charts.catalogue import CHARTS
-from levers.charts.facts import Seen
-from levers.charts.run_charts import MOST_BINS, Bins, compare
-from levers.charts.svg import NARROW, WIDE, Chart, Scale, fitted, spanned, text_width
+from levers.charts.drawings import CHARTS, COMPARE, MOST_BINS, MOST_LEVELS, Chart
+from levers.charts.facts import Bins
+from levers.charts.looks import COLOURS, SERIES, STANDINGS
+from levers.charts.svg import NARROW, WIDE, Scale, fitted, spanned, text_width
+from levers.charts.view import StudyView
 from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.analysis.views import EffectRow
@@ -94,9 +94,13 @@ STUDIES: dict[str, Callable[[], Study]] = {
 
 
 def drawn(study: Study, width: int = WIDE) -> dict[str, Chart]:
-    seen = Seen(study.name, study.state)
-    charts = {key: draw(study.name, study.state, width, seen) for key, draw in CHARTS.items()}
-    return charts | {"compare": compare([(study.name, study.state)], width, [seen])}
+    view = StudyView(study.name, study.state)
+    charts = {key: kind.chart(kind.facts(view), width) for key, kind in CHARTS.items()}
+    return charts | {"compare": compare([view], width)}
+
+
+def compare(views: Sequence[StudyView], width: int = WIDE) -> Chart:
+    return COMPARE.chart(COMPARE.facts(views), width)
 
 
 def parsed(chart: Chart) -> ElementTree.Element:
@@ -159,10 +163,10 @@ def check(charts: Sequence[Chart]) -> None:
         mine = [e.attrib["id"] for e in root.iter() if "id" in e.attrib]
         assert set((root.get("aria-labelledby") or "").split()) <= set(mine)
         assert set(re.findall(r'fill="url\(#([^"]*)\)"', text)) == {i for i in mine if "hatch" in i}
-        assert root.findtext(f"{SVG}title") == chart.title
-        assert root.findtext(f"{SVG}desc") == chart.alt
-        assert {len(row) for row in chart.rows} <= {len(chart.header)}
-        assert chart.struck <= set(range(len(chart.rows)))
+        assert root.findtext(f"{SVG}title") == chart.facts.title
+        assert root.findtext(f"{SVG}desc") == chart.facts.alt
+        assert {len(row) for row in chart.facts.rows} <= {len(chart.facts.header)}
+        assert chart.facts.struck <= set(range(len(chart.facts.rows)))
         assert "nan" not in re.sub(r"<(title|desc|text).*?</\1>", "", text)
         ids += mine
     assert len(ids) == len(set(ids))
@@ -183,8 +187,8 @@ def test_every_algorithm_that_asks_for_runs_is_among_the_studies() -> None:
 
 def test_nothing_to_show_is_said() -> None:
     for key, chart in drawn(new()).items():
-        assert chart.alt.startswith("There is nothing to show yet"), key
-        assert " ".join(texts(chart, "c-muted")) == chart.alt
+        assert chart.facts.alt.startswith("There is nothing to show yet"), key
+        assert " ".join(texts(chart, "c-muted")) == chart.facts.alt
 
 
 def test_names_are_text_and_nothing_else() -> None:
@@ -210,15 +214,15 @@ def test_effects_have_a_mark_for_each_level(running: Study) -> None:
     chart, rows = drawn(running)["effects"], running.effects()
     words = marks(chart, "c-row")
     assert len(words) == len(rows)
-    for said, row, cells in zip(words, rows, chart.rows, strict=True):
+    for said, row, cells in zip(words, rows, chart.facts.rows, strict=True):
         assert said.startswith(f"{row.factor}: {row.level}, {row.standing}")
         assert f"loses {row.loss:.6g}" in said
         assert cells[:4] == (row.factor, str(row.level), str(row.n_runs), f"{row.loss:.6g}")
     gone = [str(row.level) for row in rows if row.standing == "ruled out"]
     assert gone
     assert texts(chart, "c-struck") == gone
-    assert [chart.rows[i][1] for i in sorted(chart.struck)] == gone
-    assert f"{len(gone)} levels are ruled out" in chart.alt
+    assert [chart.facts.rows[i][1] for i in sorted(chart.facts.struck)] == gone
+    assert f"{len(gone)} levels are ruled out" in chart.facts.alt
 
 
 def test_marks_are_where_the_numbers_are(running: Study) -> None:
@@ -238,7 +242,7 @@ def test_elimination_says_when(running: Study) -> None:
     assert [f"ruled out after {row.ruled_out_after} runs" in words for row, words in zip(rows, said, strict=True)] == [
         row.ruled_out_after is not None for row in rows
     ]
-    assert len(chart.struck) == sum(row.ruled_out_after is not None for row in rows)
+    assert len(chart.facts.struck) == sum(row.ruled_out_after is not None for row in rows)
 
 
 def test_forecast_has_a_point_for_each_block(running: Study) -> None:
@@ -247,7 +251,7 @@ def test_forecast_has_a_point_for_each_block(running: Study) -> None:
     assert to_go.worst_case is not None
     assert len(marks(chart, "c-point")) == len(running.state.known) - 1
     assert marks(chart, "c-now") == [f"now, 80 runs: within {best.within:.6g} of the best"]
-    assert ("end in the worst case", str(80 + to_go.worst_case), "0.4") in chart.rows
+    assert ("end in the worst case", str(80 + to_go.worst_case), "0.4") in chart.facts.rows
 
 
 def test_forecast_of_other_algorithms_has_bars_of_runs() -> None:
@@ -263,25 +267,25 @@ def test_forecast_of_other_algorithms_has_bars_of_runs() -> None:
 
 def test_imported_runs_count_on_the_axis_of_runs() -> None:
     study = imported()
-    seen = Seen(study.name, study.state)
-    assert seen.n_runs == study.status().n_complete + 4
-    assert seen.steps[-1][0] <= seen.n_runs
-    assert {row.ruled_out_after or 0 for row in seen.effects} <= {0, *(n for n, _ in seen.steps)}
+    view = StudyView(study.name, study.state)
+    assert view.n_runs == study.status().n_complete + 4
+    assert view.steps[-1][0] <= view.n_runs
+    assert {row.ruled_out_after or 0 for row in view.effects} <= {0, *(n for n, _ in view.steps)}
 
 
 def test_history_has_a_dot_for_each_outcome(running: Study) -> None:
     chart = drawn(running)["history"]
     values = running.trials_dataframe()["outcome"].drop_nulls().to_list()
     assert [words.rsplit(" ", 1)[1] for words in marks(chart, "c-outcome")] == [f"{v:.6g}" for v in values]
-    assert [row[-1] for row in chart.rows] == [f"{v:.6g}" for v in values]
-    assert f"{len(values)} outcomes" in chart.alt
+    assert [row[-1] for row in chart.facts.rows] == [f"{v:.6g}" for v in values]
+    assert f"{len(values)} outcomes" in chart.facts.alt
 
 
 def test_outcomes_that_were_set_aside_have_another_mark() -> None:
     study = set_aside()
     aside = sum(len(b.values) for b in study.state.blocks if b.role == SET_ASIDE)
     assert aside
-    found = Seen("oven", study.state).outcomes
+    found = StudyView("oven", study.state).outcomes
     bins = Bins.of(found, 7)
     assert int(bins.n_aside.sum()) == aside
     assert marks(drawn(study)["history"], "c-aside")
@@ -292,8 +296,8 @@ def test_very_many_outcomes_are_binned() -> None:
     chart = drawn(study)["history"]
     assert len(marks(chart, "c-outcome")) == MOST_BINS
     assert len(str(chart.svg)) < 100_000
-    assert len(chart.rows) == len(study.state.blocks)
-    found = Seen("oven", study.state).outcomes
+    assert len(chart.facts.rows) == len(study.state.blocks)
+    found = StudyView("oven", study.state).outcomes
     bins = Bins.of(found, 10)
     assert bins.low.min() == found.values.min()
     assert bins.high.max() == found.values.max()
@@ -302,16 +306,18 @@ def test_very_many_outcomes_are_binned() -> None:
 
 
 def test_residuals_quantiles_pairs_and_factors_are_all_drawn(running: Study) -> None:
-    seen, charts = Seen(running.name, running.state), drawn(running)
-    assert len(marks(charts["residuals"], "c-point")) == len(seen.residuals.residual) == 80
-    assert len(marks(charts["residuals"], "c-quantile")) == len(seen.residuals.observed)
-    assert len(marks(charts["additivity"], "c-bar")) == len(seen.additivity.checks) == len(charts["additivity"].rows)
-    assert len(marks(charts["evidence"], "c-bar")) == len(seen.evidence)
-    assert {row[0] for row in charts["evidence"].rows} == set(SPACE)
-    shown = {row[0] for row in charts["evidence"].rows if row[-1] == "yes"}
-    assert shown == {one.factor for one in seen.evidence if one.shown}
-    ratios = [one.ratio or 0 for one in seen.evidence]
-    assert charts["evidence"].rows[0][5] == f"{max(ratios):.6g}"
+    view, charts = StudyView(running.name, running.state), drawn(running)
+    assert len(marks(charts["residuals"], "c-point")) == len(view.residuals.residual) == 80
+    assert len(marks(charts["residuals"], "c-quantile")) == len(view.residuals.observed)
+    assert (
+        len(marks(charts["additivity"], "c-bar")) == len(view.additivity.checks) == len(charts["additivity"].facts.rows)
+    )
+    assert len(marks(charts["evidence"], "c-bar")) == len(view.evidence)
+    assert {row[0] for row in charts["evidence"].facts.rows} == set(SPACE)
+    shown = {row[0] for row in charts["evidence"].facts.rows if row[-1] == "yes"}
+    assert shown == {one.factor for one in view.evidence if one.shown}
+    ratios = [one.ratio or 0 for one in view.evidence]
+    assert charts["evidence"].facts.rows[0][5] == f"{max(ratios):.6g}"
 
 
 def test_interacting_factors_stand_out() -> None:
@@ -322,9 +328,9 @@ def test_interacting_factors_stand_out() -> None:
         codes = study.state.blocks[-1].batch.codes[study.state.trials.row[due]]
         study.tell_arrays(due, 3.0 * (codes[:, 0] ^ codes[:, 1]) + rng.normal(size=len(due)))
     chart = drawn(study)["additivity"]
-    assert [row[:2] for row in chart.rows if row[-1] == "yes"] == [("a", "b")]
+    assert [row[:2] for row in chart.facts.rows if row[-1] == "yes"] == [("a", "b")]
     assert marks(chart, "c-bar")[0].startswith("a and b")
-    assert "seem to interact" in chart.caption
+    assert "seem to interact" in chart.facts.caption
     assert marks(chart, "c-now")
 
 
@@ -334,45 +340,45 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
         for k in range(1000)
         for j in range(2)
     ]
-    seen = Seen("oven", running.state)
-    seen.__dict__["effects"] = rows
+    view = StudyView("oven", running.state)
+    view.__dict__["effects"] = rows
     for key in ("effects", "elimination"):
-        chart = CHARTS[key]("oven", running.state, WIDE, seen)
-        assert len(marks(chart, "c-row")) == level_charts.MOST
-        assert len(chart.rows) == 2000
-        assert "150 of 2000 levels are drawn" in chart.caption
+        chart, _ = CHARTS[key].both(view)
+        assert len(marks(chart, "c-row")) == MOST_LEVELS
+        assert len(chart.facts.rows) == 2000
+        assert "150 of 2000 levels are drawn" in chart.facts.caption
         check([chart])
-    assert texts(CHARTS["effects"]("oven", running.state, WIDE, seen), "c-bold")[0] == "lever 700"
+    assert texts(CHARTS["effects"].both(view)[0], "c-bold")[0] == "lever 700"
 
 
 def test_an_interval_that_goes_on_outside_ends_in_an_arrow(running: Study) -> None:
-    seen = Seen("oven", running.state)
-    seen.__dict__["effects"] = [
+    view = StudyView("oven", running.state)
+    view.__dict__["effects"] = [
         EffectRow("heat", "low", 9, 0.0, None, None, "leading", None),
         EffectRow("heat", "high", 9, 1.0, -1e6, 1e300, "in play", None),
         EffectRow("heat", "mid", 9, None, None, None, "in play", None),
     ]
-    chart = CHARTS["effects"]("oven", running.state, WIDE, seen)
+    chart, _ = CHARTS["effects"].both(view)
     check([chart])
     assert "not known" in texts(chart, "c-muted")
 
 
 def test_compare_has_a_line_for_each_study_that_certified_something() -> None:
     names = ("running", "finished", "modl", "modl, finished", "forbidden", "empty", "one lever")
-    studies = [(name, STUDIES[name]().state) for name in names]
-    chart = compare(studies)
-    check([chart, compare(studies, NARROW)])
+    views_of = [StudyView(name, STUDIES[name]().state) for name in names]
+    chart = compare(views_of)
+    check([chart, compare(views_of, NARROW)])
     assert marks(chart, "c-series") == ["running", "finished", "modl, finished", "forbidden", "one lever"]
-    assert "Nothing certified yet: modl, empty" in chart.caption
-    assert [row[0] for row in chart.rows] == list(names)
-    found = views.certified(studies[1][1])
+    assert "Nothing certified yet: modl, empty" in chart.facts.caption
+    assert [row[0] for row in chart.facts.rows] == list(names)
+    found = views.certified(views_of[1].state)
     assert found is not None
-    assert chart.rows[1][2:4] == (str(found.n_runs), f"{found.tolerance:.6g}")
+    assert chart.facts.rows[1][2:4] == (str(found.n_runs), f"{found.tolerance:.6g}")
     assert any("the verdict" in words for words in marks(chart, "c-point"))
-    many = compare([(f"study {i}", studies[0][1]) for i in range(12)])
+    many = compare([StudyView(f"study {i}", views_of[0].state) for i in range(12)])
     assert len(marks(many, "c-series")) == 7
-    assert "The first 7 of 12 lines are drawn" in many.caption
-    assert compare([]).alt.startswith("There is nothing to show yet: choose studies")
+    assert "The first 7 of 12 lines are drawn" in many.facts.caption
+    assert compare([]).facts.alt.startswith("There is nothing to show yet: choose studies")
 
 
 def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,10 +395,9 @@ def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPat
 
     for name in ("effects", "best"):
         monkeypatch.setattr(views, name, counted(name))
-    seen = Seen(running.name, running.state)
-    for draw in CHARTS.values():
-        for width in (WIDE, NARROW):
-            draw(running.name, running.state, width, seen)
+    view = StudyView(running.name, running.state)
+    for kind in CHARTS.values():
+        kind.both(view)
     assert sorted(calls) == ["best", "effects"]
 
 
@@ -408,8 +413,26 @@ def test_the_style_sheet_knows_every_class() -> None:
     assert "@import" not in sheet
 
 
+def test_the_style_sheet_has_the_colours_of_the_table() -> None:
+    sheet = (Path(levers.__file__).parent / "web" / "static" / "charts.css").read_text()
+    light, dark, chosen = [
+        dict(re.findall(r"--(c-[a-z0-9]+): (#[0-9a-f]{6})", block))
+        for block in re.findall(r":root[^{]*\{([^}]*#[^}]*)\}", sheet)
+    ]
+    assert {css: light[css] for css in COLOURS} == COLOURS
+    assert dark == chosen  # dark because the system is, and because somebody chose so
+    assert set(dark) == set(light)
+    assert {css for css, _ in SERIES} | set(COLOURS) <= set(light)
+    assert {look.css for look in STANDINGS.values()} <= set(COLOURS)
+
+
+def test_every_standing_has_a_look() -> None:
+    found = {row.standing for name in ("running", "finished") for row in STUDIES[name]().effects()}
+    assert found == set(STANDINGS)
+
+
 def test_charts_need_no_matplotlib() -> None:
-    code = "import sys, levers.charts.catalogue; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
+    code = "import sys, levers.charts.drawings; sys.exit(any(m.startswith('matplotlib') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,8 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 from levers.errors import InvalidSettingError
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.tokens import create_token, revoke_token
-from levers.web.app import Metrics, make_app
-from levers.web.security import LOOPBACK, POLICY, Guard
+from levers.web.app import make_app
+from levers.web.security import LOOPBACK, POLICY, Guard, Metrics
 from levers.web.server import Address, new_service
 from levers.web.service import Limits, Service
 
@@ -78,7 +78,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def guarded(most: int = 100, hosts: tuple[str, ...] | None = LOOPBACK) -> Guard:
-    return Guard(echo, Service(MemoryStorage(), limits=Limits(body_bytes=most)), hosts, Metrics().observe)
+    return Guard(echo, Service(MemoryStorage(), limits=Limits(body_bytes=most)), hosts, Metrics())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8080", "localhost:99", "[::1]:8080", "[::1]"])

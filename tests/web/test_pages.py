@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
@@ -15,10 +16,13 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
-from levers.charts.catalogue import CHARTS
-from levers.charts.svg import Chart
+from levers.charts import drawings
+from levers.charts.drawings import charts_of
+from levers.charts.facts import Facts
+from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
+from levers.studies.analysis.trials import COLUMNS, HANDED_OUT, TrialFilter, find_trials, level_codes_of
 from levers.studies.library import create_study, list_studies, load_study
 from levers.studies.sheets.cells import level_texts
 from levers.studies.sheets.runs import sheet_columns
@@ -29,10 +33,9 @@ from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
 from levers.web.app import make_app
-from levers.web.cache import Sights, who_told
+from levers.web.cache import ViewCache, who_told
 from levers.web.demo import MOST_DEMOS, Demos
 from levers.web.pages.new_study import Question, bought, planned
-from levers.web.pages.trials import COLUMNS, Wanted, find_trials, level_codes_of
 from levers.web.service import Service
 
 HOSTILE = '<img src=x onerror="alert(1)"> \'"&amp; אבג a/b %2F ' + "x" * 140
@@ -381,7 +384,7 @@ def test_fail_upload_correct_delete(client: TestClient, storage: Storage) -> Non
     answer = post(client, at("oven", "/upload"), files={"sheet": ("mine.csv", wrong)})
     assert answer.status_code == 422
     tidy(answer.text)
-    assert "row 3: outcome &#39;x&#39; is not a number" in answer.text
+    assert "<p>1 row is wrong; nothing was stored.</p><ul><li>row 3: outcome &#39;x&#39; is not a number" in answer.text
     assert study.state.seq == seq
     assert post(client, at("oven", "/upload"), files={"sheet": ("a.csv", b"\0\1")}).status_code == 422
     assert post(client, at("oven", "/upload")).status_code == 422
@@ -453,10 +456,19 @@ def test_trials_equal_the_frame(storage: Storage) -> None:
     for k, factor in enumerate(study.space.factors):
         found = [texts[factor.name][code] for code in level_codes_of(state, k)]
         assert found == [str(level) for level in frame[factor.name]]
-    wants = [Wanted(state="all"), Wanted(), Wanted("COMPLETE", "bob"), Wanted("all", "", "heat", "mid"), Wanted("FAIL")]
+    wants = [
+        TrialFilter(),
+        TrialFilter(HANDED_OUT),
+        TrialFilter("COMPLETE", "bob"),
+        TrialFilter(factor="heat", level="mid"),
+        TrialFilter("FAIL"),
+        TrialFilter(block=2),
+    ]
     for want in wants:
         kept = frame
-        if want.state == "handed out":
+        if want.block is not None:
+            kept = kept.filter(pl.col("block") == want.block)
+        if want.state == HANDED_OUT:
             kept = kept.filter(pl.col("state") != "WAITING")
         elif want.state != "all":
             kept = kept.filter(pl.col("state") == want.state)
@@ -473,8 +485,37 @@ def test_trials_equal_the_frame(storage: Storage) -> None:
                     )
                 ordered = ordered.sort([sort, "trial"] if sort != "trial" else ["trial"], nulls_last=True,
                                        descending=[down, False] if sort != "trial" else [down])  # fmt: skip
-                got = find_trials(state, Wanted(want.state, want.worker, want.factor, want.level, sort, down))
+                got = find_trials(state, replace(want, sort=sort, descending=down))
                 assert got.tolist() == ordered["trial"].to_list(), (want, sort, down)
+    by_factor = [find_trials(state, TrialFilter(sort=sort)).tolist() for sort in ("speed", "factor:speed")]
+    assert by_factor[0] == by_factor[1] == frame.sort("speed", maintain_order=True)["trial"].to_list()
+
+
+def test_a_name_with_a_semicolon_is_one_line_of_the_guarantee(client: TestClient, storage: Storage) -> None:
+    space: dict[str, list[levers.Level]] = {
+        "heat; zone 1": ["low", "high"],
+        "heat; zone 2": ["low", "high"],
+        "speed": [1, 2],
+    }
+    merged = [["heat; zone 1", "heat; zone 2"]]
+    study = create_study("split", space, tolerance=1.0, noise_sd=1.0, seed=1, merged=merged, storage=storage)
+    rng = np.random.default_rng(0)
+    study.optimize(lambda run: float(rng.normal()))
+    page = client.get(at("split", "/verdict")).text
+    lines = re.findall("<li>(.*?)</li>", re.search('<ul id="provisos">(.*?)</ul>', page)[1])  # type: ignore[index]
+    found = study.verdict()
+    assert len(lines) == 1 + len(found.provisos)
+    assert sum("heat; zone 1" in line for line in lines) == 1
+    assert not any(line.startswith("zone") for line in lines)
+
+
+def test_blocks_count_from_one_wherever_they_are_shown(client: TestClient, storage: Storage) -> None:
+    study = oven(storage)
+    study.tell_many((trial, 1.0) for trial in study.ask(3))
+    page = client.get(at("oven")).text
+    assert "block 1: mean 1 of 3 runs" in page
+    assert "block 0" not in page
+    assert "<dd>1, screening</dd>" in client.get(at("oven", "/trials/0")).text
 
 
 def test_the_page_of_trials(client: TestClient, storage: Storage) -> None:
@@ -520,25 +561,25 @@ def test_a_hundred_thousand_trials(client: TestClient, storage: Storage) -> None
 
 
 def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    study, sights, drawn = oven(storage), Sights(most=2), list[str]()
+    study, cache, drawn = oven(storage), ViewCache(most=2), list[str]()
+    kind = drawings.CHARTS["effects"]
 
-    def counted(name: str, *given: Any) -> Chart:
-        drawn.append(name)
-        return CHARTS["effects"](name, *given)
+    def counted(view: StudyView) -> Facts[Any]:
+        drawn.append(view.name)
+        return kind.facts(view)
 
-    monkeypatch.setattr("levers.web.cache.CHARTS", {**CHARTS, "effects": counted})
-    threads = [threading.Thread(target=lambda: sights.of(study).charts(["effects"])) for _ in range(8)]
+    monkeypatch.setitem(drawings.CHARTS, "effects", replace(kind, facts=counted))
+    threads = [threading.Thread(target=lambda: charts_of(cache.view(study), ["effects"])) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     n_before = len(drawn)
-    assert n_before % 2 == 0
-    sights.of(study).charts(["effects"])
+    charts_of(cache.view(study), ["effects"])
     assert len(drawn) == n_before
     study.ask()
-    sights.of(study).charts(["effects"])
-    assert len(drawn) == n_before + 2
+    charts_of(cache.view(study), ["effects"])
+    assert len(drawn) == n_before + 1
 
 
 def test_who_told_is_found_far_back(storage: Storage) -> None:

@@ -5,58 +5,49 @@ import os
 import re
 import textwrap
 import threading
-import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from io import BytesIO
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
 
-from levers.charts.facts import (
-    MANY,
-    Facts,
-    Outcomes,
-    RunsOnly,
-    Seen,
-    Steps,
-    cut_note,
-    drawable,
-    effects_facts,
-    elimination_facts,
-    families,
-    forecast_facts,
-    history_facts,
-    label,
-)
+from levers.charts import facts, looks
+from levers.charts.facts import MOST_ROWS, Facts, History, LevelMark, Levels, RunsOnly, Steps, cut_note
+from levers.charts.html import html_page, table
+from levers.charts.looks import COLOURS, STANDINGS, drawable, families
+from levers.charts.svg import clipped
+from levers.charts.view import StudyView
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
-from levers.studies.analysis.views import EffectRow
+from levers.studies.files import target_of, whole_file
 from levers.studies.state import StudyState
 from levers.studies.study import Study
 
-BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#6E6E6E"
-"""Okabe and Ito's colours, which people with any kind of colour vision tell apart, and a grey that can be read."""
+try:
+    from matplotlib import style
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+except ImportError as error:
+    raise InvalidSettingError("pictures need matplotlib; install it with: pip install 'levers[figures]'") from error
 
-WIDTH = 8.0
-"""Inches."""
+WIDTH, SOFT = 8.0, 0.25
+"""Inches, and the opacity of what is drawn lightly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure and what it says. `struck` are labels to be struck out, which needs the layout to be known."""
+    """A figure. `struck` are labels to be struck out, which needs the layout to be known.
+
+    `note` is what the caption has to add about how it is drawn.
+    """
 
     figure: Figure
-    facts: Facts
+    note: str = ""
     struck: Sequence[Text] = ()
 
 
@@ -78,20 +69,18 @@ def add_legend(figure: Figure, title: str | None) -> None:
         figure.suptitle(title, fontsize=11)
 
 
-def note(facts: Facts) -> Picture:
+def placeholder(why: str) -> Picture:
     """A picture that only says why there is nothing to show."""
     figure, axes = new_axes(2.4)
     axes.set_axis_off()
-    axes.text(0.5, 0.5, textwrap.fill(facts.alt, 70), ha="center", va="center", fontsize=12, transform=axes.transAxes)
-    return Picture(figure, facts)
+    axes.text(0.5, 0.5, textwrap.fill(why, 70), ha="center", va="center", fontsize=12, transform=axes.transAxes)
+    return Picture(figure)
 
 
 MAX_ROWS = 500
 """The most levels that are drawn: more would make an image that few programs open."""
 
 ROW = 0.21  # inches
-MARKS = {"leading": "D", "chosen": "D", "in play": "o", "not chosen": "o", "ruled out": "x"}
-"""The marker of each standing, so that none is told by colour alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,72 +89,65 @@ class Rows:
 
     figure: Figure
     axes: Axes
-    places: Sequence[tuple[float, EffectRow]]
+    places: Sequence[tuple[float, LevelMark]]
     struck: Sequence[Text]
 
-    def of(self, standing: str) -> list[tuple[float, EffectRow]]:
+    def of(self, standing: str) -> list[tuple[float, LevelMark]]:
         """The levels that stand so."""
-        return [(y, row) for y, row in self.places if row.standing == standing]
+        return [(y, mark) for y, mark in self.places if mark.row.standing == standing]
 
 
-def level_rows(rows: Sequence[EffectRow]) -> Rows:
+def level_rows(marks: Sequence[LevelMark]) -> Rows:
     """Axes whose height grows with the rows; levels that were ruled out are grey, and to be struck out."""
-    places: list[tuple[float, EffectRow]] = []
-    ticks: list[tuple[float, str, EffectRow | None]] = []
+    places: list[tuple[float, LevelMark]] = []
+    ticks: list[tuple[float, str, str | None]] = []
     bounds: list[float] = []
     y, last = 0.0, None
-    for row in rows[:MAX_ROWS]:
-        if row.factor != last:
+    for mark in marks[:MAX_ROWS]:
+        if mark.row.factor != last:
             bounds.append(y - 0.5)
-            ticks.append((y, label(row.factor), None))
-            y, last = y + 1, row.factor
-        places.append((y, row))
-        ticks.append((y, label(row.level), row))
+            ticks.append((y, mark.factor, None))
+            y, last = y + 1, mark.row.factor
+        places.append((y, mark))
+        ticks.append((y, mark.level, mark.row.standing))
         y += 1
     figure, axes = new_axes(1.6 + ROW * y)
     axes.set_ylim(y - 0.5, -0.5)
-    axes.set_yticks([at for at, _, _ in ticks], [text for _, text, _ in ticks], fontsize=8.5)
+    axes.set_yticks([at for at, _, _ in ticks], [drawable(clipped(text)) for _, text, _ in ticks], fontsize=8.5)
     axes.tick_params(axis="y", length=0)
     if y > 30:
         axes.tick_params(axis="x", top=True, labeltop=True)
     for begin, end in zip(bounds[1::2], [*bounds[2::2], y - 0.5], strict=False):
         axes.axhspan(begin, end, color="#F2F2F2", zorder=0, linewidth=0)
     struck = []
-    for text, (_, _, found) in zip(axes.get_yticklabels(), ticks, strict=True):
-        if found is None:
+    for text, (_, _, standing) in zip(axes.get_yticklabels(), ticks, strict=True):
+        if standing is None:
             text.set_fontweight("bold")
-        elif found.standing == "ruled out":
-            text.set_color(GREY)
+        elif standing == "ruled out":
+            text.set_color(STANDINGS[standing].colour)
             struck.append(text)
     return Rows(figure, axes, places, struck)
 
 
-EFFECTS_COLOURS = {"leading": BLUE, "chosen": BLUE, "in play": RED, "not chosen": RED, "ruled out": GREY}
-
-
-def draw_effects(name: str, state: StudyState) -> Picture:
+def draw_effects(data: Levels) -> Picture:
     """A dot for each level with its interval, grouped by factor."""
-    seen = Seen(name, state)
-    facts = effects_facts(seen)
-    if facts.nothing is not None:
-        return note(facts)
-    drawn = level_rows(seen.effects)
-    for standing in MARKS:
+    drawn = level_rows(data.marks)
+    for standing in STANDINGS:
         _dots(drawn, standing)
-    axes, tolerance = drawn.axes, state.spec.tolerance
+    axes, tolerance = drawn.axes, data.tolerance
     axes.axvline(0, color="black", linewidth=1, zorder=1)
     if tolerance is not None:
-        axes.axvspan(0, tolerance, color=SKY, alpha=0.25, zorder=0.5, linewidth=0, label=f"tolerance {tolerance:g}")
+        look: dict[str, Any] = {"color": COLOURS["c-band"], "alpha": SOFT, "linewidth": 0}
+        axes.axvspan(0, tolerance, zorder=0.5, label=f"tolerance {tolerance:g}", **look)
     axes.set_xlabel("estimated loss (right of zero is worse)")
     axes.grid(True, axis="x", alpha=0.3)
-    caption = facts.caption + cut_note(len(drawn.places), len(seen.effects))
-    return Picture(drawn.figure, replace(facts, caption=caption), drawn.struck)
+    return Picture(drawn.figure, cut_note(len(drawn.places), len(data.marks)), drawn.struck)
 
 
 def _dots(drawn: Rows, standing: str) -> None:
-    here = [(y, row, row.loss) for y, row in drawn.of(standing) if row.loss is not None]
-    for y, row in drawn.of(standing):
-        if row.loss is None:
+    here = [(y, mark.row, mark.row.loss) for y, mark in drawn.of(standing) if mark.row.loss is not None]
+    for y, mark in drawn.of(standing):
+        if mark.row.loss is None:
             drawn.axes.annotate("not known", (0, y), (4, 0), textcoords="offset points", fontsize=7, va="center")
     if not here:
         return
@@ -174,15 +156,15 @@ def _dots(drawn: Rows, standing: str) -> None:
         for _, row, loss in here
     ]
     known = not all(math.isnan(low) for low, _ in spans)
-    colour = EFFECTS_COLOURS[standing]
+    look = STANDINGS[standing]
     drawn.axes.errorbar(
         [loss for _, _, loss in here],
         [y for y, _, _ in here],
         xerr=([low for low, _ in spans], [high for _, high in spans]) if known else None,
-        fmt=MARKS[standing],
-        color=colour,
-        markersize=6 if MARKS[standing] == "D" else 5,
-        markerfacecolor="white" if MARKS[standing] == "o" else colour,
+        fmt=look.marker,
+        color=look.colour,
+        markersize=6 if look.mark == "diamond" else 5,
+        markerfacecolor="white" if look.mark == "circle" else look.colour,
         elinewidth=1.2,
         capsize=2,
         zorder=3,
@@ -190,72 +172,58 @@ def _dots(drawn: Rows, standing: str) -> None:
     )
 
 
-ELIMINATION_COLOURS = {"leading": BLUE, "chosen": BLUE, "in play": ORANGE, "not chosen": ORANGE, "ruled out": "#BBBBBB"}
-LABELS = {"ruled out": "ruled out, at the cross"}
-HATCHES = {"in play": "///", "not chosen": "///"}
-
-
-def draw_elimination(name: str, state: StudyState) -> Picture:
+def draw_elimination(data: Levels) -> Picture:
     """A bar for each level, as long as it was in play."""
-    seen = Seen(name, state)
-    facts = elimination_facts(seen)
-    if facts.nothing is not None:
-        return note(facts)
-    drawn, now = level_rows(seen.effects), seen.n_runs
+    drawn, now = level_rows(data.marks), data.now
     axes = drawn.axes
-    for standing in MARKS:
+    for standing, look in STANDINGS.items():
         here = drawn.of(standing)
         if not here:
             continue
-        ends = [now if row.ruled_out_after is None else row.ruled_out_after for _, row in here]
+        ends = [now if mark.row.ruled_out_after is None else mark.row.ruled_out_after for _, mark in here]
         axes.barh(
             [y for y, _ in here],
             ends,
             height=0.6,
-            color=ELIMINATION_COLOURS[standing],
-            hatch=HATCHES.get(standing),
+            color=(look.colour, SOFT) if look.mark == "cross" else look.colour,
+            hatch="///" if look.mark == "circle" else None,
             edgecolor="white",
             linewidth=0,
-            label=LABELS.get(standing, standing),
+            label="ruled out, at the cross" if look.mark == "cross" else standing,
         )
-        if standing == "ruled out":
-            axes.plot(ends, [y for y, _ in here], "x", color="black", markersize=5, clip_on=False)
+        if look.mark == "cross":
+            axes.plot(ends, [y for y, _ in here], "x", color=look.colour, markersize=5, clip_on=False)
             for (y, _), end in zip(here, ends, strict=True):
                 axes.annotate(f"{end:,}", (end, y), (6, 0), textcoords="offset points", fontsize=7.5, va="center")
     axes.set_xlim(0, max(now, 1))
-    axes.axvline(now, color=GREY, linewidth=1, linestyle=":")
+    axes.axvline(now, color=COLOURS["c-gone"], linewidth=1, linestyle=":")
     axes.set_xlabel("runs")
-    caption = facts.caption + cut_note(len(drawn.places), len(seen.effects))
-    return Picture(drawn.figure, replace(facts, caption=caption), drawn.struck)
+    return Picture(drawn.figure, cut_note(len(drawn.places), len(data.marks)), drawn.struck)
 
 
-def draw_forecast(name: str, state: StudyState) -> Picture:
+def draw_forecast(data: Steps | RunsOnly) -> Picture:
     """What could be certified after each block, and the runs still to go."""
-    facts, drawn = forecast_facts(Seen(name, state))
-    if drawn is None:
-        return note(facts)
-    if isinstance(drawn, RunsOnly):
-        return _counted(facts, drawn)
-    return _certified(facts, drawn, state.open_block is None)
+    return _counted(data) if isinstance(data, RunsOnly) else _certified(data)
 
 
-def _certified(facts: Facts, steps: Steps, ended: bool) -> Picture:
+def _certified(data: Steps) -> Picture:
     figure, axes = new_axes(4.5)
-    runs, levels = [x for x, _ in steps.points], [y for _, y in steps.points]
-    axes.step([*runs, steps.now], [*levels, steps.within], where="post", color=BLUE, linewidth=1.2)
-    axes.plot(runs, levels, "o", color=BLUE, markersize=4, label="certified after a block")
-    axes.plot([steps.now], [steps.within], "D", color=RED, markersize=8, label="the verdict" if ended else "now")
-    if steps.tolerance is not None:
-        text = f"tolerance {steps.tolerance:g}"
-        axes.axhline(steps.tolerance, color="black", linestyle="--", linewidth=1, label=text)
-    if steps.end is not None:
-        likely, last = steps.end
+    runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
+    look, now = looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW
+    axes.step([*runs, data.now], [*reached, data.within], where="post", color=look.colour, linewidth=1.2)
+    axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
+    axes.plot([data.now], [data.within], now.marker, color=now.colour, markersize=8, label=now.label)
+    if data.tolerance is not None:
+        text = f"tolerance {data.tolerance:g}"
+        axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
+    if data.end is not None:
+        likely, last = data.end
         if last > likely:
-            text = "the end: likely to worst case"
-            axes.axvspan(likely, last, color=ORANGE, alpha=0.35, hatch="//", linewidth=0, label=text)
-        text = "the end: likely" if last > likely else "the end"
-        axes.axvline(likely, color=ORANGE, linewidth=1.5, linestyle="-.", label=text)
-    if steps.is_wide:
+            look = looks.LIKELY_TO_WORST
+            axes.axvspan(likely, last, color=look.colour, alpha=0.35, hatch="//", linewidth=0, label=look.label)
+        text = "the end: likely" if last > likely else looks.END.label
+        axes.axvline(likely, color=looks.END.colour, linewidth=1.5, linestyle="-.", label=text)
+    if data.log:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}" if f"{y:e}"[0] in "25" else "")
@@ -265,85 +233,70 @@ def _certified(facts: Facts, steps: Steps, ended: bool) -> Picture:
     axes.set_xlabel("runs")
     axes.set_ylabel("how far from the best it can be")
     axes.grid(True, alpha=0.3)
-    return Picture(figure, facts)
+    return Picture(figure)
 
 
-def _counted(facts: Facts, runs: RunsOnly) -> Picture:
+def _counted(data: RunsOnly) -> Picture:
     """Runs only: these algorithms certify nothing before they end."""
     figure, axes = new_axes(2.6)
-    axes.barh([0], [runs.now], color=BLUE, label=f"runs so far: {runs.now:,}")
-    if runs.in_block:
-        axes.barh(
-            [0], [runs.in_block], left=runs.now, color=ORANGE, hatch="//", edgecolor="white", label="in this block"
-        )
-    if runs.rest:
-        begin = runs.now + runs.in_block
-        axes.barh([0], [runs.rest], left=begin, color="white", edgecolor=GREY, linestyle="--", label="worst case")
+    begin = 0
+    for look, n in data.bars:
+        style: dict[str, Any] = {"color": look.colour}
+        if look.mark == "hatch":
+            style |= {"hatch": "//", "edgecolor": "white"}
+        elif look.mark == "empty":
+            style = {"color": "white", "edgecolor": look.colour, "linestyle": "--"}
+        axes.barh([0], [n], left=begin, label=look.label, **style)
+        begin += n
     axes.set_yticks([])
     axes.set_ylim(-0.7, 0.7)
     axes.set_xlabel("runs")
-    return Picture(figure, facts)
+    return Picture(figure)
 
 
-def draw_history(name: str, state: StudyState) -> Picture:
+def draw_history(data: History) -> Picture:
     """A dot for each outcome, the mean of each block, and what is predicted at the best setting."""
-    seen = Seen(name, state)
-    facts, found, leader = history_facts(seen), seen.outcomes, seen.best
-    if facts.nothing is not None:
-        return note(facts)
+    found, best = data.outcomes, data.predicted
     figure, axes = new_axes(4.5)
     n = found.n_outcomes
-    at, small = np.arange(1, n + 1), n > MANY
+    at, small = np.arange(1, n + 1), n > MOST_ROWS
     size, shade = (max(24_000 / n, 1.5), 0.4) if small else (12.0, 0.7)
-    looks = (~found.aside, "o", GREY, "outcome"), (found.aside, "x", ORANGE, "set aside: corrected")
-    for which, mark, colour, text in looks:
+    for which, look in ((~found.aside, looks.OUTCOME), (found.aside, looks.SET_ASIDE)):
         if which.any():
-            axes.scatter(
-                at[which],
-                found.values[which],
-                size,
-                color=colour,
-                marker=mark,
-                alpha=shade,
-                linewidths=0 if mark == "o" else 1,
-                rasterized=small,
-            )
-            axes.scatter([], [], 12, color=colour, marker=mark, label=text)  # for the legend, where a speck is not seen
-    axes.hlines(
-        found.means,
-        np.add(found.starts[:-1], 0.5),
-        np.add(found.starts[1:], 0.5),
-        color=BLUE,
-        linewidth=2,
-        label="block mean",
-    )
-    _boundaries(axes, found, state)
-    if leader is not None and leader.predicted is not None and leader.low is not None and leader.high is not None:
+            style: dict[str, Any] = {"color": look.colour, "marker": look.marker}
+            lines = 0 if look.mark == "dot" else 1
+            axes.scatter(at[which], found.values[which], size, alpha=shade, linewidths=lines, rasterized=small, **style)
+            axes.scatter([], [], 12, label=look.label, **style)  # for the legend, where a speck is not seen
+    begins, ends, look = np.add(found.starts[:-1], 0.5), np.add(found.starts[1:], 0.5), looks.BLOCK_MEAN
+    axes.hlines(found.means, begins, ends, color=look.colour, linewidth=2, label=look.label)
+    _boundaries(axes, data)
+    if best is not None:
+        low, predicted, high = best
         axes.errorbar(
             [1 + 1.04 * n],
-            [leader.predicted],
-            yerr=([leader.predicted - leader.low], [leader.high - leader.predicted]),
+            [predicted],
+            yerr=([predicted - low], [high - predicted]),
             fmt="D",
-            color=RED,
+            color=looks.PREDICTED.colour,
             capsize=4,
-            label="predicted at the best setting, 95 %",
+            label=looks.PREDICTED.label,
         )
     axes.set_xlim(0, 2 + 1.08 * n)
     axes.set_xlabel("run")
-    axes.set_ylabel("outcome (" + ("larger" if state.spec.sign > 0 else "smaller") + " is better)")
+    axes.set_ylabel(data.axis)
     axes.grid(True, axis="y", alpha=0.3)
-    how = " So many are drawn as one image, and tables list blocks." if small else ""
-    return Picture(figure, replace(facts, caption=facts.caption + how))
+    return Picture(figure, " So many are drawn as one image, and tables list blocks." if small else "")
 
 
-def _boundaries(axes: Axes, found: Outcomes, state: StudyState) -> None:
+def _boundaries(axes: Axes, data: History) -> None:
     """Thin lines between blocks, and the name of each stage; neither where they would run together."""
-    n, drawn, free = len(found.values), 0, 0.0
+    found, drawn, free = data.outcomes, 0, 0.0
+    n = found.n_outcomes
     for begin in found.starts[1:-1]:
         if begin - drawn >= n / 120:
             axes.axvline(begin + 0.5, color="black", linewidth=0.6, linestyle=(0, (2, 3)), alpha=0.6, zorder=0)
             drawn = begin
-    blocks = [(begin, end, state.blocks[found.blocks[begin]].batch.stage) for begin, end in found.spans]
+    blocks = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(blocks, key=lambda block: block[2]):
         parts = list(group)
         at = max(float(parts[0][0]), free)
@@ -371,54 +324,26 @@ th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; tex
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def html_page(facts: Facts, drawing: str) -> str:
-    """The page, with the SVG drawing in it."""
-    title = escape(facts.title)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{title}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{title}</h1>
-<figure>
-{drawing[drawing.index("<svg ") :].strip()}
-<figcaption>{escape(facts.caption)}</figcaption>
-</figure>
-{table(facts.header, facts.rows)}
-</body>
-</html>
-"""
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table.
-
-    >>> print(table(["level"], [["<b>"]]))
-    <table>
-    <thead><tr><th scope="col">level</th></tr></thead>
-    <tbody>
-    <tr><td>&lt;b&gt;</td></tr>
-    </tbody>
-    </table>
-    """
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-DRAW: dict[str, Callable[[str, StudyState], Picture]] = {
-    "effects": draw_effects,
-    "history": draw_history,
-    "elimination": draw_elimination,
-    "forecast": draw_forecast,
+Draw = tuple[Callable[[StudyView], Facts[Any]], Callable[[Any], Picture]]
+DRAW: dict[str, Draw] = {
+    "effects": (facts.effects_facts, draw_effects),
+    "history": (facts.history_facts, draw_history),
+    "elimination": (facts.elimination_facts, draw_elimination),
+    "forecast": (facts.forecast_facts, draw_forecast),
 }
+"""Of each picture its facts, and how their data are drawn."""
+PLOTS = tuple(DRAW)
+"""The pictures there are."""
 DPI = 150
 _SETTINGS = threading.Lock()  # matplotlib keeps its settings in one place for all threads
+
+
+def drawn(name: str, state: StudyState, kind: str) -> tuple[Facts[Any], Picture]:
+    """One of the pictures, and what it says."""
+    find, draw = DRAW[kind]
+    found = find(StudyView(name, state))
+    picture = placeholder(found.alt) if found.data is None else draw(found.data)
+    return replace(found, caption=found.caption + picture.note), picture
 
 
 def rendered(name: str, state: StudyState, kind: str, suffix: str) -> bytes:
@@ -435,15 +360,22 @@ def rendered(name: str, state: StudyState, kind: str, suffix: str) -> bytes:
         "svg.hashsalt": "levers",
     }
     with _SETTINGS, style.context(["default", settings]):
-        picture = DRAW[kind](name, state)
-        add_legend(picture.figure, None if suffix == ".html" else drawable(picture.facts.title))
+        said, picture = drawn(name, state, kind)
+        add_legend(picture.figure, None if suffix == ".html" else drawable(said.title))
         if suffix != ".html":  # a page has its own
-            picture.figure.supxlabel(textwrap.fill(picture.facts.caption, 118), fontsize=8)
+            picture.figure.supxlabel(textwrap.fill(said.caption, 118), fontsize=8)
         _strike(picture)
         if suffix == ".png":
-            return _image(picture)
-        drawing = _drawing(picture)
-    return (drawing if suffix == ".svg" else html_page(picture.facts, drawing)).encode()
+            return _image(picture.figure, said)
+        drawing = _drawing(picture.figure, said)
+    return (drawing if suffix == ".svg" else _page(said, drawing)).encode()
+
+
+def _page(said: Facts[Any], drawing: str) -> str:
+    """The picture with its caption and its table."""
+    svg = drawing[drawing.index("<svg ") :].strip()
+    figure = f"<figure>\n{svg}\n<figcaption>{escape(said.caption)}</figcaption>\n</figure>"
+    return html_page(said.title, _STYLE, _POLICY, f"{figure}\n{table(said.header, said.rows)}")
 
 
 def _strike(picture: Picture) -> None:
@@ -456,29 +388,26 @@ def _strike(picture: Picture) -> None:
     for text in picture.struck:
         box = text.get_window_extent().transformed(figure.transFigure.inverted())
         y = (box.y0 + box.y1) / 2
-        figure.add_artist(Line2D([box.x0, box.x1], [y, y], color=GREY, linewidth=0.9))
+        figure.add_artist(Line2D([box.x0, box.x1], [y, y], color=COLOURS["c-gone"], linewidth=0.9))
 
 
-def _image(picture: Picture) -> bytes:
+def _image(figure: Figure, said: Facts[Any]) -> bytes:
     file = BytesIO()
-    picture.figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None, "Description": picture.facts.alt})
+    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None, "Description": said.alt})
     return file.getvalue()
 
 
-def _drawing(picture: Picture) -> str:
+def _drawing(figure: Figure, said: Facts[Any]) -> str:
     file = BytesIO()
     without = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    picture.figure.savefig(file, format="svg", dpi=DPI, metadata=without)
+    figure.savefig(file, format="svg", dpi=DPI, metadata=without)
     text = file.getvalue().decode()
-    words = escape(f"{picture.facts.title}. {picture.facts.alt}")
+    words = escape(f"{said.title}. {said.alt}")
     found = re.search(r"<svg [^>]*>", text)
     assert found is not None  # that is how an SVG file begins
     opened = f'<svg role="img" aria-label="{words}" {found[0].removeprefix("<svg ")}\n <title>{words}</title>'
     return text[: found.start()] + opened + text[found.end() :]
 
-
-PLOTS = ("effects", "history", "elimination", "forecast")
-"""The pictures there are."""
 
 SUFFIXES = (".png", ".svg", ".html")
 """How the name of a picture's file may end."""
@@ -500,28 +429,7 @@ def save_plot(study: Study, kind: str, path: str | os.PathLike[str]) -> None:
     levers.errors.InvalidSettingError: cannot write 'effects.pdf': its name must end in .png, .svg or .html
     """
     check_choice("kind", kind, PLOTS)
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InvalidSettingError(f"cannot write {str(target)!r}: its name must end in .png, .svg or .html")
-    if "\0" in str(target) or not target.parent.is_dir():
-        raise InvalidSettingError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise InvalidSettingError("pictures need matplotlib; install it with: pip install 'levers[figures]'") from error
-
-    _write(target, rendered(study.name, study.state, kind, suffix))
-
-
-def _write(target: Path, content: bytes) -> None:
-    draft = target.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        with open(draft, "xb") as file:
-            file.write(content)
-        os.replace(draft, target)
-    except OSError as error:
-        raise InvalidSettingError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+    target, suffix = target_of(path, SUFFIXES, InvalidSettingError)
+    content = rendered(study.name, study.state, kind, suffix)
+    with whole_file(target, InvalidSettingError) as file:
+        file.write(content)

@@ -6,47 +6,44 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from markupsafe import Markup, escape
 
-from levers.charts.facts import Facts, Seen, clipped
+from levers.charts.looks import Look
 from levers.errors import InvalidSettingError
-from levers.studies.state import StudyState
 
 WIDE, NARROW = 720, 360
 """Widths of the two drawings of a chart, in the units of its text: a page holds both and shows the one that fits."""
 
-
-@dataclass(frozen=True, eq=False)
-class Chart:
-    """A drawing with a title, a caption, what it shows in words, and its data as a table.
-
-    `struck` are the rows of the table about levels that were ruled out. Looks are classes only; see charts.css.
-    """
-
-    key: str
-    title: str
-    caption: str
-    alt: str
-    svg: Markup
-    header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    struck: frozenset[int]
-
-
-class Draw(Protocol):
-    """How a chart of a study is made. Give `seen` when several charts of the same study go on one page."""
-
-    def __call__(self, name: str, state: StudyState, width: int = WIDE, seen: Seen | None = None) -> Chart:
-        """Draw it."""
-
-
 SIZE, SMALL = 12.0, 11.0
 """Sizes of text. They are in the drawing, not in the style sheet, because its layout rests on them."""
 
+MAX_LABEL = 30
+"""The longest label beside a row of a picture; longer ones end in an ellipsis."""
+
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SLIM = frozenset("iljtfrI.,:;|!'()[]-/ ")
+
+
+def plain(value: object) -> str:
+    """A value on one line, without anything that cannot be printed.
+
+    >>> plain("a\\nb\\0c"), plain(2.5), plain("")
+    ('a b?c', '2.5', '(empty)')
+    """
+    line = " ".join(str(value).split())
+    return (line if line.isprintable() else "".join([c if c.isprintable() else "?" for c in line])) or "(empty)"
+
+
+def clipped(value: object, most: int = MAX_LABEL) -> str:
+    """A value on one line, with an ellipsis in the middle of a long one: what differs is often at the end.
+
+    >>> clipped("temperature of the second oven, zone 12")
+    'temperature of the…en, zone 12'
+    """
+    text = plain(value)
+    tail = most // 3 + 1
+    return text if len(text) <= most else f"{text[: most - tail - 1].rstrip()}…{text[-tail:].lstrip()}"
 
 
 def escaped(text: object) -> Markup:
@@ -65,7 +62,7 @@ def short(value: object, most: int = 60) -> str:
     'temperature…zone 12'
     """
     text = clipped(value, most)
-    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text)
+    turns = not text.isascii() and any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text)
     return f"\u2068{text}\u2069" if turns else text
 
 
@@ -75,7 +72,7 @@ def text_width(text: str, size: float = SIZE) -> float:
     >>> text_width("oven") < text_width("烤箱烤箱") < text_width("the hot oven")
     True
     """
-    return size * sum(_letter(c) for c in text)
+    return size * sum([_letter(c) for c in text])
 
 
 def _letter(c: str) -> float:
@@ -238,9 +235,19 @@ class Canvas:
 
     def __init__(self, key: str, width: int) -> None:
         self.key, self.width, self.height = key, width, 0.0
+        self.is_narrow = width <= NARROW
+        self.note = ""
+        """What the caption has to add about how it is drawn."""
         self.id = f"{key}-{width}"
         self.parts: list[str] = []
         self._patterns: dict[str, str] = {}
+
+    @contextmanager
+    def coloured(self, kind: str) -> Iterator[None]:
+        """What is drawn inside takes the colour of a class."""
+        self.parts.append(f'<g class="{kind}">')
+        yield
+        self.parts.append("</g>")
 
     @contextmanager
     def group(self, label: str, kind: str = "", hit: tuple[float, float, float, float] | None = None) -> Iterator[None]:
@@ -282,34 +289,39 @@ class Canvas:
         at |= {"d": radius, "e": 2 * radius}
         self.path(d.format_map({name: place(value) for name, value in at.items()}), f"c-mark {kind}")
 
+    def interval(self, scale: "Scale", low: float, high: float, y: float) -> None:
+        """A bar with ends; an arrow where it goes on outside."""
+        self.line(scale(low), y, scale(high), y, "c-line")
+        for end, inside, arrow, back in ((low, low >= scale.low, "left", 3), (high, high <= scale.high, "right", -3)):
+            if inside:
+                self.line(scale(end), y - 3, scale(end), y + 3, "c-line")
+            else:
+                self.mark(arrow, scale(end) + back, y, 3)
+
     def hatched(self, kind: str) -> str:
         """A pattern in a colour, as the fill of a rectangle. Two drawings on a page never share one."""
         name = self._patterns.setdefault(kind, f"{self.id}-hatch-{kind}")
         return f"url(#{name})"
 
-    def chart(self, facts: Facts) -> Chart:
-        """The drawing with what it says."""
+    def drawing(self, title: str, alt: str) -> Markup:
+        """All of it, with a title and what it shows in words."""
         patterns = "".join(
-            f'<pattern id="{name}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
-            '<rect class="c-soft" width="6" height="6"/>'
-            '<path class="c-line" d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5"/></pattern>'
-            for kind, name in self._patterns.items()
+            [
+                f'<pattern id="{name}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
+                '<rect class="c-soft" width="6" height="6"/>'
+                '<path class="c-line" d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5"/></pattern>'
+                for kind, name in self._patterns.items()
+            ]
         )
-        svg = (
+        # every part is either a number, a constant of this package, or went through `escaped`
+        return Markup(
             f'<svg xmlns="http://www.w3.org/2000/svg" class="chart chart-{self.width}" role="img" direction="ltr" '
             f'viewBox="0 0 {self.width} {place(self.height)}" aria-labelledby="{self.id}-title {self.id}-desc">'
-            f'<title id="{self.id}-title">{escaped(facts.title)}</title>'
-            f'<desc id="{self.id}-desc">{escaped(facts.alt)}</desc>'
+            f'<title id="{self.id}-title">{escaped(title)}</title>'
+            f'<desc id="{self.id}-desc">{escaped(alt)}</desc>'
             f"{f'<defs>{patterns}</defs>' if patterns else ''}{''.join(self.parts)}</svg>"
         )
-        # every part above is either a number, a constant of this package, or went through `escaped`
-        return Chart(
-            self.key, facts.title, facts.caption, facts.alt, Markup(svg), facts.header, facts.rows, facts.struck
-        )
 
-
-Entry = tuple[str, str, str]
-"""An entry of a legend: the class of its colour, its sign, its text."""
 
 LINE = 18.0
 """From one line of text to the next."""
@@ -347,25 +359,30 @@ def y_axis(canvas: Canvas, scale: Scale, left: float, right: float, title: str =
         canvas.text(4, min(scale.begin, scale.end) - 14, title, "c-text", size=SMALL)
 
 
+def stairs(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
+    """The path of a value that holds until the next one."""
+    first, *rest = points
+    return f"M{place(x(first[0]))} {place(y(first[1]))}" + "".join([f"H{place(x(a))}V{place(y(b))}" for a, b in rest])
+
+
 def label_room(scale: Scale) -> float:
     """How much room the numbers of a vertical axis need."""
     texts = [text for _, text in scale.ticks(max(int(abs(scale.end - scale.begin) // 38), 2))]
     return max([text_width(text, SMALL) for text in texts], default=0.0) + 14
 
 
-def legend(canvas: Canvas, entries: Sequence[Entry], top: float = 4.0) -> float:
+def legend(canvas: Canvas, looks: Sequence[Look], top: float = 4.0) -> float:
     """The signs and what they stand for, in as many lines as it takes; returns where they end."""
     x, y = 4.0, top + LINE / 2
-    for kind, sign, text in entries:
-        width = 30 + text_width(text, SMALL)
+    for look in looks:
+        width = 30 + text_width(look.label, SMALL)
         if x + width > canvas.width and x > 4:
             x, y = 4.0, y + LINE
-        canvas.parts.append(f'<g class="c-key {kind}">')
-        _sign(canvas, kind, sign, x, y)
-        canvas.text(x + 24, y, text, "c-text", size=SMALL)
-        canvas.parts.append("</g>")
+        with canvas.coloured(f"c-key {look.css}"):
+            _sign(canvas, look.css, look.mark, x, y)
+            canvas.text(x + 24, y, look.label, "c-text", size=SMALL)
         x += width + 14
-    return y + LINE / 2 + 4 if entries else top
+    return y + LINE / 2 + 4 if looks else top
 
 
 def _sign(canvas: Canvas, kind: str, sign: str, x: float, y: float) -> None:
@@ -406,13 +423,11 @@ def wrapped(text: str, room: float, size: float = SIZE) -> list[str]:
     return lines
 
 
-def placeholder(key: str, width: int, facts: Facts) -> Chart:
+def placeholder(canvas: Canvas, why: str) -> None:
     """A frame that says why there is nothing to show yet, and what to do."""
-    canvas = Canvas(key, width)
-    lines = wrapped(facts.nothing or facts.alt, min(width - 64, 420), 13)
+    lines = wrapped(why, min(canvas.width - 64, 420), 13)
     canvas.height = 64 + LINE * max(len(lines), 3)
-    canvas.rect(1, 1, width - 2, canvas.height - 2, "c-nothing")
+    canvas.rect(1, 1, canvas.width - 2, canvas.height - 2, "c-nothing")
     y = canvas.height / 2 - LINE * (len(lines) - 1) / 2
     for i, line in enumerate(lines):
-        canvas.text(width / 2, y + LINE * i, line, "c-muted", "middle", 13)
-    return canvas.chart(facts)
+        canvas.text(canvas.width / 2, y + LINE * i, line, "c-muted", "middle", 13)

@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from levers.charts.facts import drawable, families, plain
+from levers.charts.looks import drawable, families
+from levers.charts.svg import plain
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import Comparison
 from levers.reproduction.results import write_whole

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from levers.charts.html import html_page
 from levers.errors import InvalidSettingError
 from levers.reproduction.claims import DOES_NOT, HOLDS, ONLY_AS_RELEASED, Claim
 from levers.reproduction.figures import alt_text, draw_figures, drawn, in_order
@@ -127,18 +128,7 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
     sections = [
         _section(name, drawing, summary.filter(pl.col("experiment") == name)) for name, drawing in drawings.items()
     ]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{TITLE}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{TITLE}</h1>
-<p>{ABOUT}</p>
+    body = f"""<p>{ABOUT}</p>
 <h2>Settings</h2>
 <table>
 <tbody>
@@ -150,10 +140,8 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
 {"".join(sections) or "<p>There are no results.</p>"}
 <h2>Run it again</h2>
 <p>The same seed gives the same numbers, whatever the number of workers.</p>
-<pre><code>{escape(again(reproduction))}</code></pre>
-</body>
-</html>
-"""
+<pre><code>{escape(again(reproduction))}</code></pre>"""
+    return html_page(TITLE, _STYLE, _POLICY, body)
 
 
 def _section(name: str, drawing: str, points: pl.DataFrame) -> str:

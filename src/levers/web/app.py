@@ -8,61 +8,19 @@ from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 
 from levers.errors import LeversError, NoSuchStudyError
 from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
-from levers.web.errors import RefusedError, message_of, status_of
+from levers.web.errors import Problem, RefusedError
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
-from levers.web.security import Guard
+from levers.web.security import API, METHODS, Guard, Metrics
 from levers.web.service import Service, log
-
-_API = "/api/v1"
-_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-
-
-class Metrics:
-    """Requests by route, method and status, how long they took, and how many pages follow a study.
-
-    >>> metrics = Metrics()
-    >>> metrics.observe({"method": "GET", "route": None}, 404, 0.001)
-    >>> 'levers_requests_total{method="GET",route="other",status="404"} 1.0' in metrics.text()
-    True
-    """
-
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        labels = ("method", "route")
-        self._requests = Counter("levers_requests", "Requests.", (*labels, "status"), registry=self._registry)
-        self._seconds = Histogram(
-            "levers_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self._registry
-        )
-        self.followers = Gauge("levers_followers", "Pages that follow a study live.", registry=self._registry)
-
-    def observe(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
-        found = getattr(scope.get("route"), "path", None) or "other"
-        if found != "other" and not found.startswith(_API) and str(scope.get("path")).startswith(_API):
-            found = _API + found  # the router leaves out under what it is included
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        self._requests.labels(method, found, str(status)).inc()
-        self._seconds.labels(method, found).observe(seconds)
-
-    def text(self) -> str:
-        """All of it."""
-        return generate_latest(self._registry).decode()
-
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
-
-API = "/api/v1"
 
 
 def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str | None = None) -> ASGIApp:
@@ -90,7 +48,7 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str
     app.include_router(api, prefix=API)
     _add_health(app, service, metrics)
     add_pages(app)
-    return Guard(app, service, hosts, metrics.observe, public)
+    return Guard(app, service, hosts, metrics, public)
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -126,19 +84,17 @@ async def _answer(request: Request, error: Exception) -> Response:
     """Any error as an answer: JSON for programs, a page for people."""
     if isinstance(error, RequestValidationError) or getattr(error, "status_code", 0) == 400:
         error = await to_thread.run_sync(_access_first, request, error)
-    status, kind, message = _told(error)
+    problem = Problem.of(error)
     if isinstance(error, NoSuchStudyError):
         await to_thread.run_sync(request.app.state.service.forget_deleted)
-    if status >= 500:
-        log.error("%s: %s", kind, error)
-    for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
-    # on a thread, because a page looks at the storage for who is there
-    answer = await to_thread.run_sync(_problem if for_program else error_page, request, status, kind, message)
+    if problem.status >= 500:
+        log.error("%s: %s", problem.kind, error)
+    answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
-    if status == 401:
+    if problem.status == 401:
         answer.headers["www-authenticate"] = "Bearer"
-    if status == 405:
+    if problem.status == 405:
         answer.headers["allow"] = ", ".join(_methods(request))
     return answer
 
@@ -146,9 +102,16 @@ async def _answer(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     """An error that nobody expected. The framework raises it once more, and the guard writes it to the log."""
     name = request.scope["levers.state"]["error"] = uuid.uuid4().hex[:12]
-    for_program = request.url.path.startswith(("/api/", "/health", "/metrics"))
     message = f"something went wrong here; the log of the service has it as {name}"
-    return await to_thread.run_sync(_problem if for_program else error_page, request, 500, "Internal", message)
+    return await _said(request, Problem(500, "Internal", message, (message,)))
+
+
+async def _said(request: Request, problem: Problem) -> Response:
+    """As JSON for a program. As a page for people, on a thread, because it looks at the storage for who is there."""
+    if request.url.path.startswith(("/api/", "/health", "/metrics")):
+        message = problem.message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
+        return JSONResponse({"error": {"kind": problem.kind, "message": message}}, problem.status)
+    return await to_thread.run_sync(error_page, request, problem)
 
 
 def _access_first(request: Request, error: Exception) -> Exception:
@@ -165,20 +128,3 @@ def _methods(request: Request) -> list[str]:
     scopes = {method: {**request.scope, "method": method} for method in METHODS}
     routes = request.app.router.routes
     return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-
-
-def _problem(request: Request, status: int, kind: str, message: str) -> Response:
-    message = message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
-    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
-
-
-def _told(error: Exception) -> tuple[int, str, str]:
-    if isinstance(error, LeversError):
-        return status_of(error), type(error).__name__, message_of(error)
-    if isinstance(error, RefusedError):
-        return error.status, "Refused", str(error)
-    if isinstance(error, RequestValidationError):
-        found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
-        return 422, "InvalidRequest", "; ".join(found)
-    assert isinstance(error, HTTPException)
-    return error.status_code, "Refused", str(error.detail)

@@ -1,10 +1,16 @@
 """Errors as answers: which status an error has, in one place, and never a stack trace."""
 
+from dataclasses import dataclass
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
 from levers.errors import (
     InvalidNameError,
     LeversError,
     NoSuchStudyError,
     NoSuchTrialError,
+    SheetError,
     StorageError,
     StudyError,
     TrialError,
@@ -22,11 +28,44 @@ _STATUS: tuple[tuple[type[LeversError], int], ...] = (
 
 
 class RefusedError(Exception):
-    """A request that the service itself refuses, before any study sees it."""
+    """A request that the service itself refuses, before any study sees it.
 
-    def __init__(self, status: int, message: str) -> None:
+    `no_token` says that it is only because no token came with it.
+    """
+
+    def __init__(self, status: int, message: str, *, no_token: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.no_token = no_token
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as an answer: its status, its kind, and a message; for people in `lines` where there is more to say."""
+
+    status: int
+    kind: str
+    message: str
+    lines: tuple[str, ...]
+    no_token: bool = False
+
+    @classmethod
+    def of(cls, error: Exception) -> "Problem":
+        """From any error that the application answers.
+
+        >>> Problem.of(RefusedError(403, "the token is for one study only")).kind
+        'Refused'
+        """
+        if isinstance(error, LeversError):
+            return cls(status_of(error), type(error).__name__, message_of(error), lines_of(error))
+        if isinstance(error, RefusedError):
+            return cls(error.status, "Refused", str(error), (str(error),), error.no_token)
+        if isinstance(error, RequestValidationError):
+            found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
+            return cls(422, "InvalidRequest", "; ".join(found), ("; ".join(found),))
+        assert isinstance(error, HTTPException)  # the framework's own: an address or a method that there is not
+        told = "The address may be mistyped." if error.status_code == 404 else str(error.detail)
+        return cls(error.status_code, "Refused", str(error.detail), (told,))
 
 
 def status_of(error: LeversError) -> int:
@@ -41,3 +80,14 @@ def status_of(error: LeversError) -> int:
 def message_of(error: LeversError) -> str:
     """What a client may read. A storage's address and its driver's words stay in the log of the service."""
     return "the storage does not answer; see the log of the service" if isinstance(error, StorageError) else str(error)
+
+
+def lines_of(error: LeversError) -> tuple[str, ...]:
+    """The same for a page, where each wrong row of a sheet has a line of its own.
+
+    >>> lines_of(SheetError.of_rows([(4, "trial is empty")], 3))
+    ('3 rows are wrong; nothing was stored.', 'row 4: trial is empty', 'and 2 more')
+    """
+    if isinstance(error, SheetError) and error.rows:
+        return (error.heading(error.n_wrong), *error.problems)
+    return (message_of(error),)

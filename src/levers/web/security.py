@@ -1,4 +1,4 @@
-"""The gate that every request passes, and what keeps another site from sending forms."""
+"""The gate that every request passes: where it goes, who may send it, and what keeps other sites from sending forms."""
 
 import base64
 import binascii
@@ -7,20 +7,20 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator
+from typing import Annotated
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from anyio import move_on_after, to_thread
 from fastapi import Depends, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError
 from levers.web.errors import RefusedError, message_of
 from levers.web.service import Service, log
-from levers.web.urls import routed
 
 COOKIE = "levers_form"
 """Holds a random value that every form of a page repeats: another site can make a browser send neither."""
@@ -115,6 +115,44 @@ def forget_said(request: Request, answer: Response) -> None:
         answer.delete_cookie(_SAID, httponly=True, samesite="strict")
 
 
+def routed(scope: Scope) -> str:
+    """The path to route by: each part decoded, but slashes and percent signs inside of a part encoded again.
+
+    The name of a study may have any printable character. Servers hand over the path decoded, where a study called
+    `a/b` looks like two parts; the raw path still tells.
+
+    >>> routed({"raw_path": b"/studies/a%2Fb%20%25%C3%BC/ask", "path": ""})
+    '/studies/a%2Fb %25ü/ask'
+    """
+    raw = scope.get("raw_path")
+    if raw is None:
+        return str(scope["path"])
+    return "/".join(_part(part) for part in raw.split(b"?")[0].decode("ascii", "replace").split("/"))
+
+
+def _part(part: str) -> str:
+    text = unquote_to_bytes(part).decode("utf-8", "replace")
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def name_of(part: str) -> str:
+    """The name in a routed part.
+
+    >>> name_of("a%2Fb %25ü")
+    'a/b %ü'
+    """
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+def address(name: str) -> str:
+    """A name as a part of an address.
+
+    >>> address("a/b %")
+    'a%2Fb%20%25'
+    """
+    return quote(name, safe="")
+
+
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -140,7 +178,41 @@ BODY_SECONDS = 120
 """How long a request may take to arrive."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-Observer = Callable[[Scope, int, float], None]
+API = "/api/v1"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Metrics:
+    """Requests by route, method and status, how long they took, and how many pages follow a study.
+
+    >>> metrics = Metrics()
+    >>> metrics.observe({"method": "GET", "route": None}, 404, 0.001)
+    >>> 'levers_requests_total{method="GET",route="other",status="404"} 1.0' in metrics.text()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        labels = ("method", "route")
+        self._requests = Counter("levers_requests", "Requests.", (*labels, "status"), registry=self._registry)
+        self._seconds = Histogram(
+            "levers_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self._registry
+        )
+        self.followers = Gauge("levers_followers", "Pages that follow a study live.", registry=self._registry)
+
+    def observe(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
+        found = getattr(scope.get("route"), "path", None) or "other"
+        if found != "other" and not found.startswith(API) and str(scope.get("path")).startswith(API):
+            found = API + found  # the router leaves out under what it is included
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._requests.labels(method, found, str(status)).inc()
+        self._seconds.labels(method, found).observe(seconds)
+
+    def text(self) -> str:
+        """All of it."""
+        return generate_latest(self._registry).decode()
 
 
 class Guard:
@@ -151,14 +223,14 @@ class Guard:
         app: ASGIApp,
         service: Service,
         hosts: tuple[str, ...] | None,
-        observe: Observer,
+        metrics: Metrics,
         public: str | None = None,
     ) -> None:
         self._app = app
         self._service = service
         self._public = None if public is None else public.rstrip("/")
         self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
-        self._observe = observe
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
@@ -174,21 +246,15 @@ class Guard:
                 await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
             receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
             await self._app(inner, receive, answered)
-        except StorageError as error:
-            log.error("%s", error)
+        except Exception as error:
+            status, message = _outcome(error, inner)
             if answered.status is None:  # an answer that has begun cannot become another
-                await _refuse(answered, 503, message_of(error))
-        except RefusedError as error:
-            if answered.status is None:
-                await _refuse(answered, error.status, str(error))
-        except Exception:
-            name = inner["levers.state"].get("error") or uuid.uuid4().hex[:12]
-            log.exception("error %s in %s %s", name, scope["method"], _path(scope))
-            if answered.status is None:
-                await _refuse(answered, 500, f"something went wrong here; the log of the service has it as {name}")
+                told = {"kind": "Refused" if status < 500 else "Internal", "message": message}
+                headers = {"www-authenticate": "Bearer"} if status == 401 else None
+                await JSONResponse({"error": told}, status, headers)(inner, receive, answered)
         finally:
             seconds, status = time.perf_counter() - began, answered.status or 499
-            self._observe(inner, status, seconds)
+            self._metrics.observe(inner, status, seconds)
             token = inner["levers.state"].get("token") or "-"
             log.info("%s %s %d %.1f ms token=%s", scope["method"], _path(scope), status, 1000 * seconds, token)
 
@@ -276,14 +342,13 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return once
 
 
-def _refuse(send: Callable[[Message], Awaitable[None]], status: int, message: str) -> Awaitable[None]:
-    return _send_json(send, status, {"error": {"kind": "Refused" if status < 500 else "Internal", "message": message}})
-
-
-async def _send_json(send: Callable[[Message], Awaitable[None]], status: int, content: Any) -> None:
-    body = json.dumps(content).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _outcome(error: Exception, scope: Scope) -> tuple[int, str]:
+    """Status and message of an error that nothing inside answered. One that nobody expected goes to the log whole."""
+    if isinstance(error, StorageError):
+        log.error("%s", error)
+        return 503, message_of(error)
+    if isinstance(error, RefusedError):
+        return error.status, str(error)
+    name = scope["levers.state"].get("error") or uuid.uuid4().hex[:12]
+    log.error("error %s in %s %s", name, scope["method"], _path(scope), exc_info=error)
+    return 500, f"something went wrong here; the log of the service has it as {name}"

@@ -11,13 +11,13 @@ from types import FrameType
 import uvicorn
 from anyio import to_thread
 
-from levers.charts.catalogue import CHARTS
+from levers.charts.drawings import CHARTS, charts_of
+from levers.charts.view import StudyView
 from levers.errors import InvalidSettingError
 from levers.studies.library import create_study
 from levers.studies.storage.base import Storage
 from levers.studies.tokens import active_tokens
 from levers.web.app import make_app
-from levers.web.cache import Sight
 from levers.web.pages.site import environment
 from levers.web.security import LOOPBACK
 from levers.web.service import Limits, Service
@@ -32,9 +32,7 @@ def warm_up() -> None:
     study = create_study("nobody's", space, tolerance=1.0, noise_sd=1.0, seed=0)
     for _ in range(2):
         study.tell_many((trial, float(trial.number % 7)) for trial in study.ask(1000))
-    sight = Sight(study.name, study.frozen())
-    sight.look()
-    sight.charts(CHARTS)
+    charts_of(StudyView(study.name, study.frozen()), CHARTS)
     for name in environment().list_templates():
         environment().get_template(name)
 

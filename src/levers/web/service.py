@@ -54,6 +54,14 @@ class Access:
         """
         return ROLES.index(self.role) >= ROLES.index(role)
 
+    def offered(self) -> frozenset[str]:
+        """The roles whose forms and links a page shows: nobody administers who may see one study only.
+
+        >>> sorted(Access("ann", "admin", study=3).offered())
+        ['read', 'write']
+        """
+        return frozenset(role for role in ROLES if self.allows(role) and (role != "admin" or self.study is None))
+
 
 class Service:
     """A storage served over HTTP.
@@ -67,6 +75,7 @@ class Service:
         self.needs_token = needs_token
         self.limits = limits or Limits()
         self.stopping = threading.Event()
+        self._local = Access(login_name(), "admin")  # whoever comes without a token
         self._studies: OrderedDict[str, Together] = OrderedDict()
         self._lock = threading.Lock()
         self._slow = threading.BoundedSemaphore(MOST_SLOW)
@@ -83,8 +92,9 @@ class Service:
         text = _bearer(request) or _cookie(request)
         if text is None:
             if self.needs_token or "authorization" in request.headers:
-                raise RefusedError(401, "this service needs a token: send it as `Authorization: Bearer ...`")
-            return Access(login_name(), "admin")
+                message = "this service needs a token: send it as `Authorization: Bearer ...`"
+                raise RefusedError(401, message, no_token=True)
+            return self._local
         found = find_token(self.storage, text)
         if found is None:
             raise RefusedError(401, "the token is wrong or was revoked; `levers token create` makes a new one")

@@ -2,11 +2,8 @@
 
 import os
 import re
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.space import FREE, Space
 from levers.errors import SheetError, raise_together
+from levers.studies.files import target_of, whole_file
 from levers.studies.sheets.cells import level_texts, neutral, shown
 from levers.studies.sheets.columns import check_names
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
@@ -93,32 +91,17 @@ def write_sheet(
     Traceback (most recent call last):
     levers.errors.SheetError: cannot write 'runs.pdf': its name must end in .csv, .tsv or .xlsx
     """
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in (*_DELIMITERS, ".xlsx"):
-        raise SheetError(f"cannot write {str(target)!r}: its name must end in .csv, .tsv or .xlsx")
-    if "\0" in str(target) or not target.parent.is_dir():
-        raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    target, suffix = target_of(path, (*_DELIMITERS, ".xlsx"), SheetError)
     rows = _rows(space, trials, blocks, codes, outcomes, states)
     if suffix == ".xlsx" and (len(rows.trials) >= MAX_ROWS or len(rows.header) > _MAX_COLUMNS):
         raise SheetError(f"cannot write {str(target)!r}: it is too large for Excel; write a .csv file")
-    draft = target.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        with open(draft, "xb") as file:
-            if suffix == ".xlsx":
-                write_workbook(file, _cells(rows))
-            else:
-                text = _delimited(rows, _DELIMITERS[suffix])
-                # without the mark, Excel takes the text for that of an old Windows
-                file.write(text.encode("utf-8" if text.isascii() else "utf-8-sig"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    except OSError as error:
-        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+    with whole_file(target, SheetError) as file:
+        if suffix == ".xlsx":
+            write_workbook(file, _cells(rows))
+        else:
+            text = _delimited(rows, _DELIMITERS[suffix])
+            # without the mark, Excel takes the text for that of an old Windows
+            file.write(text.encode("utf-8" if text.isascii() else "utf-8-sig"))
 
 
 def _rows(

@@ -11,8 +11,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from levers.studies.study import MAX_KEY, Study
 from levers.web.api.schemas import MOST, Problem
+from levers.web.security import name_of
 from levers.web.service import Limits, Service
-from levers.web.urls import name_of
 
 JSON = "application/json"
 REPLAYED = "Idempotency-Replayed"

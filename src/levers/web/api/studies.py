@@ -26,8 +26,8 @@ from levers.web.api.deps import (
     study_of,
 )
 from levers.web.api.schemas import CopyTo, Factors, MergeTo, NewStudy, Page, PlanFor, StudyShape
+from levers.web.security import address, name_of
 from levers.web.service import log
-from levers.web.urls import address, name_of
 
 router = APIRouter(tags=["studies"])
 _OWN_FIELDS = ("max_parents", "min_effect", "budget")

@@ -6,12 +6,13 @@ import re
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from levers.web.cache import Sights
+from levers.errors import NoSuchStudyError
+from levers.web.cache import ViewCache
 from levers.web.demo import Demos
+from levers.web.errors import Problem
 from levers.web.pages import files, new_study, runs, site, studies, study, trials, verdict
-from levers.web.pages.filters import lines_of
 from levers.web.pages.site import here, is_quiet, page, service_of, visitor
-from levers.web.urls import name_of, routed
+from levers.web.security import name_of, routed
 
 _WORDS = {
     400: "That request makes no sense here",
@@ -29,26 +30,25 @@ _WORDS = {
 def add_pages(app: FastAPI) -> None:
     """Add all pages and static files."""
     service = app.state.service
-    app.state.sights, app.state.demos = Sights(), Demos(service)
+    app.state.view_cache, app.state.demos = ViewCache(), Demos(service)
     # `new_study` before `study`: /studies/new is the form, unless a study has that name
     for module in (site, studies, new_study, files, runs, trials, verdict, study):
         app.include_router(module.router)
 
 
-def error_page(request: Request, status: int, kind: str, message: str) -> Response:
+def error_page(request: Request, problem: Problem) -> Response:
     """An error as a page, or in words for a script of a page."""
-    close = _close_names(request) if status == 404 else []
+    status, lines = problem.status, problem.lines
     title = _WORDS.get(status, "Something went wrong" if status >= 500 else "That did not work")
-    if kind == "NoSuchStudyError":  # its own words name the storage and studies that not everybody may see
-        title, message = "There is no such study", "It may have been deleted, or its name may be another one."
-    if status == 404 and message == "Not Found":
-        message = "The address may be mistyped."
+    if problem.kind == NoSuchStudyError.__name__:  # its own words name studies that not everybody may see
+        title, lines = "There is no such study", ("It may have been deleted, or its name may be another one.",)
     if is_quiet(request):
-        return JSONResponse({"kind": "problem", "message": "\n".join(lines_of(message))}, status)
+        return JSONResponse({"kind": "problem", "message": "\n".join(lines)}, status)
     if status == 401:
-        wrong = "" if "needs a token" in message else f"{message[:1].upper()}{message[1:]}."
+        wrong = "" if problem.no_token else f"{problem.message[:1].upper()}{problem.message[1:]}."
         return site.login(request, 401, wrong, here(request) if request.method == "GET" else "/")
-    return page(request, "error.html", status, title=title, message=message, close=close, code=status)
+    close = _close_names(request) if status == 404 else []
+    return page(request, "error.html", status, title=title, lines=lines, close=close, code=status)
 
 
 def _close_names(request: Request) -> list[str]:

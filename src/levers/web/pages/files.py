@@ -15,10 +15,10 @@ from levers.studies.analysis.tables import export_study
 from levers.studies.sheets.read import read_sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.web.errors import RefusedError, message_of, status_of
+from levers.web.errors import RefusedError
 from levers.web.pages.runs import study_address
-from levers.web.pages.site import answered, is_quiet, service_of
-from levers.web.pages.study import opened, show
+from levers.web.pages.site import answered, service_of
+from levers.web.pages.study import opened, refused
 from levers.web.security import Posted, file_of
 
 _KINDS = {
@@ -58,13 +58,11 @@ def export(request: Request, name: str, what: str, suffix: str) -> Response:
 @router.post("/studies/{name}/upload")
 def upload(request: Request, name: str, form: Posted) -> Response:
     """Take in a filled-in sheet, all of it or nothing."""
-    study, sight = opened(request, name, "write")
+    study, view = opened(request, name, "write")
     try:
         said = _taken(request, study, form)
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(request, study, sight, status_of(error), wrong=message_of(error))
+        return refused(request, study, view, error)
     return answered(request, study_address(study, "#runs"), said)
 
 
@@ -82,7 +80,10 @@ def _taken(request: Request, study: Study, form: FormData) -> str:
                 sheet = read_sheet(path, study.space)
             service_of(request).check_rows(sheet.n_rows)
             report = tell_sheet(study, sheet)
-        except SheetError as error:  # people know the file by their own name for it
+        except SheetError as error:
+            if error.rows:
+                raise
+            # people know the file by their own name for it
             raise SheetError(str(error).replace(repr(str(path)), repr(shown))) from error
     said = f"{several(report.n_new, 'new outcome', 'new outcomes')}, {report.n_known:,} known before, "
     said += f"{several(report.n_empty, 'row', 'rows')} not run yet."

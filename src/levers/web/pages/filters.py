@@ -128,21 +128,3 @@ def whole(text: str, what: str) -> int:
     if not plain.isascii() or not plain.isdigit() or len(plain) > 15:
         raise InvalidSettingError(f"{what} must be a whole number, not {plain[:60]!r}")
     return int(plain)
-
-
-def lines_of(message: str) -> list[str]:
-    """A message that lists several things, one a line.
-
-    >>> lines_of("2 rows are wrong; nothing was stored. row 4: x; row 9: y")
-    ['2 rows are wrong; nothing was stored.', 'row 4: x', 'row 9: y']
-    """
-    head, dot, rest = message.partition("nothing was stored. ")
-    if not dot or not rest.startswith("row "):
-        return [message]
-    rows: list[str] = []
-    for part in rest.split("; "):
-        if part.startswith(("row ", "and ")) or not rows:
-            rows.append(part)
-        else:
-            rows[-1] += f"; {part}"
-    return [head + dot.strip(), *rows]

@@ -20,8 +20,7 @@ from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import decimal, whole
 from levers.web.pages.site import fragment, page, part, service_of
 from levers.web.pages.study import study_page
-from levers.web.security import Posted, back_to, file_of, text_of
-from levers.web.urls import address
+from levers.web.security import Posted, address, back_to, file_of, text_of
 
 TEXTS = ("name", "table", "goal", "tolerance", "failure_prob", "noise_sd", "max_parents", "min_effect", "budget")
 MORE = ("block_size", "seed", "forbidden", "merged")

@@ -14,12 +14,10 @@ from levers.studies.outcomes import new_outcomes
 from levers.studies.state import TrialState
 from levers.studies.study import Study
 from levers.web.cache import who_told
-from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import decimal, exact, has_comma, whole
 from levers.web.pages.site import answered, is_quiet, service_of
-from levers.web.pages.study import opened, show
-from levers.web.security import Posted, text_of
-from levers.web.urls import address
+from levers.web.pages.study import opened, refused, show
+from levers.web.security import Posted, address, text_of
 
 MAX_REASON = 500
 router = APIRouter(include_in_schema=False)
@@ -33,7 +31,7 @@ def study_address(study: Study, place: str = "") -> str:
 @router.post("/studies/{name}/ask")
 def ask(request: Request, name: str, form: Posted) -> Response:
     """Hand out runs."""
-    study, sight = opened(request, name, "write")
+    study, view = opened(request, name, "write")
     try:
         n = whole(text_of(form, "n"), "the number of runs")
         most = service_of(request).limits.rows
@@ -41,11 +39,7 @@ def ask(request: Request, name: str, form: Posted) -> Response:
             raise InvalidSettingError(f"ask for 1 to {most:,} runs, not {n:,}")
         due = study.ask_numbers(n)
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(
-            request, study, sight, status_of(error), wrong=message_of(error), fields={"n": text_of(form, "n", 40)}
-        )
+        return refused(request, study, view, error, {"n": text_of(form, "n", 40)})
     return answered(request, study_address(study, "#runs"), _handed_out(study, len(due), n))
 
 
@@ -81,9 +75,9 @@ def tell(request: Request, name: str, form: Posted) -> Response:
         return JSONResponse({"kind": kind, "message": said, "saved": saved, "problems": wrong})
     if not problems:
         return answered(request, study_address(study, "#runs"), said)
-    study, sight = opened(request, name, "write")
+    study, view = opened(request, name, "write")
     left = {t: text for t, text in typed.items() if t not in saved}
-    return show(request, study, sight, 409, left, {t: text for t, (text, _) in problems.items()}, wrong=said)
+    return show(request, study, view, 409, left, {t: text for t, (text, _) in problems.items()}, wrong=(said,))
 
 
 def take(study: Study, typed: dict[int, str], *, comma: bool = False) -> tuple[list[int], dict[int, tuple[str, bool]]]:
@@ -130,7 +124,7 @@ def fail(request: Request, name: str, form: Posted) -> Response:
 @router.post("/studies/{name}/correct")
 def correct(request: Request, name: str, form: Posted) -> Response:
     """Another outcome for a trial that was told, with the reason."""
-    study, sight = opened(request, name, "write")
+    study, view = opened(request, name, "write")
     row = text_of(form, "correct")
     fields = {
         "trial": row or text_of(form, "trial", 40),
@@ -140,9 +134,7 @@ def correct(request: Request, name: str, form: Posted) -> Response:
     try:
         made = study.correct(whole(fields["trial"], "the trial"), decimal(fields["value"]), fields["reason"])
     except LeversError as error:
-        if is_quiet(request):
-            raise
-        return show(request, study, sight, status_of(error), wrong=message_of(error), fields=fields)
+        return refused(request, study, view, error, fields)
     changes = "\n".join(made.changes) or "No decision changes."
     said = f"Trial {made.trial}: {exact(made.before)} is now {exact(made.value)}.\n{changes}"
     return answered(request, study_address(study, "#corrections"), said, trial=made.trial)

@@ -17,9 +17,8 @@ from levers.studies.tokens import find_token
 from levers.web import security
 from levers.web.errors import RefusedError
 from levers.web.pages import filters
-from levers.web.security import Posted, back_to, set_cookie, text_of
+from levers.web.security import Posted, address, back_to, set_cookie, text_of
 from levers.web.service import COOKIE, Access, Service
-from levers.web.urls import address
 
 FOLDER = Path(__file__).parent.parent / "static"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -76,7 +75,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in ("count", "number", "exact", "percent", "level_text", "moment", "named", "lines_of"):
+    for name in ("count", "number", "exact", "percent", "level_text", "moment", "named"):
         made.filters[name] = getattr(filters, name)
     made.filters["address"] = address
     made.globals |= {"static": static, "several": several}
@@ -108,15 +107,13 @@ def visitor(request: Request) -> Access | None:
 def fragment(request: Request, template: str, **context: Any) -> Markup:
     """A part of a page."""
     access = visitor(request)
-
-    def may(role: str) -> bool:
-        return access is not None and access.allows(role) and (role != "admin" or access.study is None)
-
-    text = (
-        environment()
-        .get_template(template)
-        .render(access=access, may=may, form_token=security.form_token(request), form_field=security.FIELD, **context)
-    )
+    given = {
+        "access": access,
+        "may": frozenset() if access is None else access.offered(),
+        "form_token": security.form_token(request),
+        "form_field": security.FIELD,
+    }
+    text = environment().get_template(template).render(**given, **context)
     return Markup(text)  # the templates escape whatever they are given
 
 

@@ -6,19 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from levers.charts.run_charts import compare
-from levers.charts.svg import NARROW, WIDE
+from levers.charts.drawings import COMPARE
+from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis.views import Status
 from levers.studies.library import delete_study, merge_study
-from levers.web.cache import Sight
 from levers.web.demo import MOST_DEMOS, Demos
 from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import whole
 from levers.web.pages.site import page, service_of
-from levers.web.pages.study import Headline, context, opened, sights_of
-from levers.web.security import Posted, back_to, text_of
-from levers.web.urls import address, name_of
+from levers.web.pages.study import Headline, context, opened, view_cache_of
+from levers.web.security import Posted, address, back_to, name_of, text_of
 
 SORTS = {"name": "name", "state": "state", "runs": "runs so far", "to_go": "to go", "updated": "updated"}
 MOST_LISTED = 100
@@ -65,8 +63,7 @@ def listing(request: Request, q: str = "", sort: str = "updated", order: str = "
 
 def _line(request: Request, name: str) -> Line:
     try:
-        sight = sights_of(request).of(service_of(request).open(name))
-        return Line(name, sight.kept("status", lambda: sight.views.status))
+        return Line(name, view_cache_of(request).view(service_of(request).open(name)).status)
     except LeversError as error:  # one damaged study must not hide the others
         return Line(name, None, message_of(error))
 
@@ -104,18 +101,18 @@ def start_demo(request: Request, form: Posted) -> Response:
 @router.get("/studies/{name}/delete")
 def delete_page(request: Request, name: str) -> Response:
     """Ask whether it is meant."""
-    _, sight = opened(request, name, "admin")
-    return page(request, "delete.html", wrong="", typed="", **context(sight))
+    _, view = opened(request, name, "admin")
+    return page(request, "delete.html", wrong="", typed="", **context(view))
 
 
 @router.post("/studies/{name}/delete")
 def delete(request: Request, name: str, form: Posted) -> Response:
     """Remove a study for good, if its name was typed."""
-    study, sight = opened(request, name, "admin")
+    study, view = opened(request, name, "admin")
     typed = text_of(form, "typed_name", 300)
     if typed != study.name:
         wrong = "The name that was typed is another one; nothing was deleted."
-        return page(request, "delete.html", 422, wrong=wrong, typed=typed, **context(sight))
+        return page(request, "delete.html", 422, wrong=wrong, typed=typed, **context(view))
     demos_of(request).stop(study.name)
     delete_study(study.name, study.storage)
     service_of(request).forget_deleted()
@@ -133,18 +130,15 @@ def compare_page(request: Request, study: Annotated[list[str] | None, Query()] =
     chosen = list(dict.fromkeys(study or []))
     wanted = [name for name in chosen if name in names]
     unknown = [name for name in chosen if name not in names]
-    sights: list[Sight] = []
+    views: list[StudyView] = []
     failed: list[str] = []
     for name in wanted[:MOST_COMPARED]:
         try:
-            sights.append(sights_of(request).of(service.study(request, name, "read")))
+            views.append(view_cache_of(request).view(service.study(request, name, "read")))
         except LeversError:
             failed.append(name)
-    drawn = [sight.look() for sight in sights]
-    pairs = [(sight.name, sight.state) for sight in sights]
-    chart = (compare(pairs, WIDE, drawn), compare(pairs, NARROW, drawn)) if sights else None
-    bests = [sight.views.best for sight in sights]
-    factors = list(dict.fromkeys(name for sight in sights for name in sight.state.spec.space.names))
+    bests = [view.best for view in views]
+    factors = list(dict.fromkeys(name for view in views for name in view.state.spec.space.names))
     return page(
         request,
         "compare.html",
@@ -153,12 +147,12 @@ def compare_page(request: Request, study: Annotated[list[str] | None, Query()] =
         missing=[*unknown, *failed],
         n_left_out=max(len(wanted) - MOST_COMPARED, 0),
         most=MOST_COMPARED,
-        sights=sights,
-        heads=[sight.kept("headline", partial(Headline.of, sight)) for sight in sights],
+        views=views,
+        heads=[view.keep("headline", partial(Headline.of, view)) for view in views],
         bests=bests,
         factors=factors[:MOST_FACTORS],
         n_factors=len(factors),
-        chart=chart,
+        chart=COMPARE.both(views) if views else None,
         most_rows=2000,
     )
 
@@ -196,8 +190,8 @@ def _form(
     budget: str = "",
     status: int = 200,
 ) -> Response:
-    _, sight = opened(request, name, "admin")
-    spec = sight.state.spec
+    _, view = opened(request, name, "admin")
+    spec = view.state.spec
     return page(
         request,
         "merge.html",
@@ -208,5 +202,5 @@ def _form(
         wrong=wrong,
         budget=budget,
         has_budget="budget" in dict(spec.options),
-        **context(sight),
+        **context(view),
     )

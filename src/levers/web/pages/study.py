@@ -1,6 +1,6 @@
 """The page of a study: where it stands, the runs that are out, charts, and how it follows what others do."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -9,19 +9,19 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from levers.core.space import Level
+from levers.charts.drawings import charts_of
+from levers.charts.view import StudyView
+from levers.errors import LeversError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.views import Best, Status
-from levers.studies.events import numbers
-from levers.studies.sheets.runs import block_numbers
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
-from levers.web.cache import Sight, Sights, who_told
-from levers.web.errors import RefusedError
+from levers.web.cache import ViewCache, who_told
+from levers.web.errors import RefusedError, lines_of, status_of
 from levers.web.pages.filters import count, number, percent
-from levers.web.pages.site import fragment, page, part, service_of
-from levers.web.urls import name_of
+from levers.web.pages.site import fragment, is_quiet, page, part, service_of
+from levers.web.security import address, name_of
 
 if TYPE_CHECKING:
     from levers.studies.analysis.diagnostics import Additivity
@@ -58,11 +58,10 @@ class Headline:
     bar: Bar | None
 
     @classmethod
-    def of(cls, sight: Sight) -> "Headline":
-        """From the study's views."""
-        seen = sight.look()
-        status, best = seen.status, seen.best
-        finished = sight.is_finished
+    def of(cls, view: StudyView) -> "Headline":
+        """From the view of a study."""
+        status, best = view.status, view.best
+        finished = view.is_finished
         runs = several(status.n_complete, "run", "runs") + " so far"
         if finished:
             runs = several(status.n_complete, "run", "runs") + " made"
@@ -78,7 +77,7 @@ class Headline:
             _lost(status),
             status,
             best,
-            _within(sight, best),
+            _within(view, best),
             _expected(best),
             _bar(status),
         )
@@ -118,11 +117,11 @@ def _lost(status: Status) -> str:
     return f"{' and '.join(parts)}; these runs are asked for again" if parts else ""
 
 
-def _within(sight: Sight, best: Best | None) -> str | None:
+def _within(view: StudyView, best: Best | None) -> str | None:
     if best is None or best.within is None:
         return None
-    sure = percent(1 - sight.state.spec.failure_prob)
-    when = "" if sight.is_finished else ", at whatever time you look"
+    sure = percent(1 - view.state.spec.failure_prob)
+    when = "" if view.is_finished else ", at whatever time you look"
     return f"within {number(best.within)} of the best with probability {sure}{when}"
 
 
@@ -151,19 +150,12 @@ MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run: what to set, what was typed, what became of it."""
+    """One run, what became of it (empty while it is out), what was typed for it, and what is wrong with that."""
 
-    trial: int
-    block: int
-    params: tuple[tuple[str, Level], ...]
-    worker: str
-    asked_at: float | None
-    is_open: bool
-    became: str = ""
-    typed: str = ""
-    problem: str = ""
-    may_correct: bool = False
-    is_told: bool = False
+    trial: Trial
+    became: str
+    typed: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,47 +170,29 @@ class OpenRuns:
     @property
     def n_more(self) -> int:
         """Runs that are out and not listed."""
-        return max(self.n_open - sum(row.is_open for row in self.rows), 0)
+        return max(self.n_open - sum(row.trial.state is TrialState.RUNNING for row in self.rows), 0)
 
 
 def open_runs(
-    sight: Sight,
+    view: StudyView,
     study: Study,
     shown: Iterable[int] = (),
     typed: Mapping[int, str] | None = None,
     problems: Mapping[int, str] | None = None,
 ) -> OpenRuns:
     """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer."""
-    state, wanted, wrong = sight.state, dict(typed or {}), dict(problems or {})
+    state, wanted, wrong = view.state, dict(typed or {}), dict(problems or {})
     out = views.running(state)
     kept = [t for t in (*shown, *wanted, *wrong) if 0 <= t < state.trials.n_trials]
     listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
-    blocks = block_numbers(state, numbers(listed))
     closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
     tellers = who_told(study, state, closed) if closed else {}
-    rows = [
-        _row(views.trial(state, t), int(b), tellers.get(t), wanted.get(t, ""), wrong.get(t, ""))
-        for t, b in zip(listed, blocks.tolist(), strict=True)
-    ]
-    waiting = sight.views.status.n_waiting
-    return OpenRuns(rows, len(out), waiting, state.spec.space.names)
-
-
-def _row(trial: Trial, block: int, teller: str | None, typed: str, problem: str) -> RunRow:
-    is_open = trial.state is TrialState.RUNNING
-    return RunRow(
-        trial.number,
-        block,
-        tuple(trial.params.items()),
-        trial.worker or "",
-        trial.asked_at,
-        is_open,
-        "" if is_open else became(trial, teller),
-        typed,
-        problem,
-        trial.state is TrialState.COMPLETE and bool(typed),
-        trial.state is TrialState.COMPLETE,
-    )
+    rows = []
+    for trial in views.trials(state, listed):
+        t = trial.number
+        said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(t))
+        rows.append(RunRow(trial, said, wanted.get(t, ""), wrong.get(t, "")))
+    return OpenRuns(rows, len(out), view.status.n_waiting, state.spec.space.names)
 
 
 def became(trial: Trial, teller: str | None = None) -> str:
@@ -248,27 +222,27 @@ MOST_CORRECTIONS, MOST_TABLE_ROWS, MOST_SHOWN = 50, 2_000, 1_000
 router = APIRouter(include_in_schema=False)
 
 
-def opened(request: Request, name: str, role: str = "read") -> tuple[Study, Sight]:
-    """A study that whoever asks may see, and what there is to see."""
+def opened(request: Request, name: str, role: str = "read") -> tuple[Study, StudyView]:
+    """A study that whoever asks may see, and its view."""
     study = service_of(request).study(request, name_of(name), role)
-    return study, sights_of(request).of(study)
+    return study, view_cache_of(request).view(study)
 
 
-def sights_of(request: Request) -> Sights:
-    """What was seen of studies before."""
-    found = request.app.state.sights
-    assert isinstance(found, Sights)  # add_pages made it
+def view_cache_of(request: Request) -> ViewCache:
+    """The views of the studies that were looked at last."""
+    found = request.app.state.view_cache
+    assert isinstance(found, ViewCache)  # add_pages made it
     return found
 
 
-def context(sight: Sight) -> dict[str, Any]:
+def context(view: StudyView) -> dict[str, Any]:
     """What every page of a study needs."""
     return {
-        "name": sight.name,
-        "seq": sight.seq,
-        "spec": sight.state.spec,
-        "sight": sight,
-        "headline": sight.kept("headline", lambda: Headline.of(sight)),
+        "name": view.name,
+        "address": address(view.name),
+        "seq": view.seq,
+        "spec": view.state.spec,
+        "headline": view.keep("headline", lambda: Headline.of(view)),
         "most_rows": MOST_TABLE_ROWS,
     }
 
@@ -276,73 +250,65 @@ def context(sight: Sight) -> dict[str, Any]:
 @router.get("/studies/{name}")
 def study_page(request: Request, name: str) -> Response:
     """The page of a study."""
-    study, sight = opened(request, name)
-    return show(request, study, sight)
+    study, view = opened(request, name)
+    return show(request, study, view)
 
 
 def show(
     request: Request,
     study: Study,
-    sight: Sight,
+    view: StudyView,
     status: int = 200,
     typed: Mapping[int, str] | None = None,
     problems: Mapping[int, str] | None = None,
-    wrong: str = "",
+    wrong: Sequence[str] = (),
     fields: Mapping[str, str] | None = None,
 ) -> Response:
     """The page, after a form that could not be taken with everything that was typed and what is wrong with it."""
-    corrections = sight.state.corrections[-MOST_CORRECTIONS:][::-1]
-    return page(
-        request,
-        "study.html",
-        status,
-        runs=open_runs(sight, study, (), typed, problems),
-        charts=sight.charts(CHARTS),
-        corrections=corrections,
-        n_corrections=len(sight.state.corrections),
-        wrong=wrong,
-        fields=dict(fields or {}),
-        **context(sight),
-    )
+    runs = open_runs(view, study, (), typed, problems)
+    return page(request, "study.html", status, wrong=wrong, **_panels(view, runs, fields or {}))
+
+
+def refused(
+    request: Request, study: Study, view: StudyView, error: LeversError, fields: Mapping[str, str] | None = None
+) -> Response:
+    """The page after a form that could not be taken; a script of the page is told in words instead."""
+    if is_quiet(request):
+        raise error
+    return show(request, study, view, status_of(error), wrong=lines_of(error), fields=fields)
+
+
+def _panels(view: StudyView, runs: OpenRuns, fields: Mapping[str, str]) -> dict[str, Any]:
+    """What the parts of the page show that change when the study does."""
+    return {
+        "runs": runs,
+        "charts": charts_of(view, CHARTS),
+        "corrections": view.state.corrections[-MOST_CORRECTIONS:][::-1],
+        "n_corrections": len(view.state.corrections),
+        "fields": fields,
+        **context(view),
+    }
 
 
 @router.get("/studies/{name}/panels")
 def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A002
     """The parts of the page that change, as they are now. `open` lists the runs that the page shows as being out."""
-    study, sight = opened(request, name)
+    study, view = opened(request, name)
     shown = [int(part) for part in open.split(",")[:MOST_SHOWN] if part.isascii() and part.isdigit() and len(part) < 16]
-    corrections = sight.state.corrections[-MOST_CORRECTIONS:][::-1]
-    text = fragment(
-        request,
-        "panels.html",
-        runs=open_runs(sight, study, shown),
-        charts=sight.charts(CHARTS),
-        corrections=corrections,
-        n_corrections=len(sight.state.corrections),
-        fields={},
-        **context(sight),
-    )
-    return part(text)
+    return part(fragment(request, "panels.html", **_panels(view, open_runs(view, study, shown), {})))
 
 
 @router.get("/studies/{name}/checks")
 def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
-    _, sight = opened(request, name)
+    _, view = opened(request, name)
     with service_of(request).slowly():
-        found = doubt(sight)
-        given = {"charts": sight.charts(CHECKS), "doubt": found, "remedies": remedies(sight.state, found)}
-        given |= context(sight)
+        found = view.additivity
+        shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
+        given: dict[str, Any] = {**shown, **context(view)}
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))
     return page(request, "checks.html", **given)
-
-
-def doubt(sight: Sight) -> Any:
-    """What the tests for interactions say."""
-    from levers.studies.analysis.diagnostics import additivity
-
-    return sight.kept("additivity", lambda: additivity(sight.state))
 
 
 def remedies(state: StudyState, found: "Additivity") -> list[tuple[str, str]]:

@@ -5,11 +5,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from levers.algorithms.base import Verdict
-from levers.studies.analysis.views import EffectRow
-from levers.web.cache import Sight
+from levers.charts.view import StudyView
 from levers.web.pages.site import page
-from levers.web.pages.study import context, doubt, opened
+from levers.web.pages.study import context, opened
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000
@@ -33,14 +31,13 @@ class Ruled:
 @router.get("/studies/{name}/verdict")
 def verdict_page(request: Request, name: str) -> Response:
     """The verdict."""
-    _, sight = opened(request, name)
-    return page(request, "verdict.html", **report(sight), **context(sight))
+    _, view = opened(request, name)
+    return page(request, "verdict.html", **report(view), **context(view))
 
 
-def report(sight: Sight) -> dict[str, Any]:
+def report(view: StudyView) -> dict[str, Any]:
     """What the page says."""
-    found: Verdict | None = sight.kept("verdict", lambda: sight.views.verdict)
-    levels: list[EffectRow] = sight.kept("effects", lambda: sight.views.effects)
+    found, levels = view.verdict, view.effects
     matter = set(found.parents or ()) if found is not None else set()
     return {
         "verdict": found,
@@ -52,16 +49,17 @@ def report(sight: Sight) -> dict[str, Any]:
         "provisos": [] if found is None else [found.guarantee, *(proviso.text for proviso in found.provisos)],
         "levels": levels[:MOST_LEVELS],
         "n_levels": len(levels),
-        "matter": [n for n in sight.state.spec.space.names if n in matter],
-        "ledger": ledger(sight),
-        "doubt": None if found is None else doubt(sight),
+        "matter": [n for n in view.state.spec.space.names if n in matter],
+        "ledger": ledger(view),
+        "doubt": None if found is None else view.additivity,
         "blocks": [] if found is None else found.blocks,
+        "corrections": view.state.corrections[-50:],
     }
 
 
-def ledger(sight: Sight) -> list[Ruled]:
+def ledger(view: StudyView) -> list[Ruled]:
     """Which level was ruled out when, in the space as the algorithm sees it."""
-    factors, found = sight.state.spec.merging.inner.factors, sight.state.progress.eliminations
+    factors, found = view.state.spec.merging.inner.factors, view.state.progress.eliminations
     return [Ruled(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in found][
         :MOST_LEVELS
     ]

@@ -1,0 +1,202 @@
+"""What the charts say that check what a promise rests on: evidence for each factor, pairs of factors, residuals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from levers.charts.facts import Facts, Row, listed, nothing_yet, number
+from levers.charts.looks import Look
+from levers.charts.svg import clipped, plain, short
+from levers.charts.view import StudyView
+from levers.core.model.interactions import PairCheck
+from levers.studies.analysis.diagnostics import ALARM, Additivity, Residuals
+from levers.studies.analysis.evidence import FactorEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A name, a length (None when it is not known), its number as text, and words to show over it."""
+
+    name: str
+    value: float | None
+    text: str
+    words: str
+    strong: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars below each other, with the looks of strong and weak ones, and a limit to pass (None for no such line).
+
+    The axis goes to the longest bar, but to `least` at least and `most` at most.
+    """
+
+    bars: Sequence[Bar]
+    strong: Look
+    weak: Look
+    legend: Sequence[Look]
+    limit: float | None
+    axis: str
+    least: float
+    most: float
+
+
+MOST_FACTORS = 60
+"""The most factors that are drawn."""
+
+
+def evidence_facts(view: StudyView) -> Facts[Bars]:
+    """A bar for each factor, strongest first: what its levels differ by over what it takes to be shown."""
+    heading = "how strong the evidence is for each factor"
+    found = sorted(view.evidence, key=_strength, reverse=True)
+    n, proofs = len(found), bool([one for one in found if one.ratio is not None])
+    if not proofs and not [one for one in found if one.t is not None]:
+        why = "the outcomes so far do not tell levels apart. Ask for runs and tell their outcomes."
+        return nothing_yet(heading, why, view)
+    names = [plain(one.factor) for one in found]
+    levels = [("", "") if one.contrast is None else (plain(one.better), plain(one.worse)) for one in found]
+    brief = [(short(one.factor), short(one.better), short(one.worse)) for one in found]
+    bars: list[Bar] = []
+    rows: list[Row] = []
+    for one, name, pair, (factor, better, worse) in zip(found, names, levels, brief, strict=True):
+        gain, needed = number(one.contrast), number(one.radius)
+        rows.append((name, *pair, gain, needed, number(one.ratio), number(one.t), "yes" if one.shown else "no"))
+        value = one.ratio if proofs else one.t
+        if value is None or one.contrast is None:
+            bars.append(Bar(name, None, "not known", f"{factor}: not known", one.shown))
+            continue
+        words = f"{factor}: {better} gains {gain} over {worse}"
+        words += "" if one.radius is None else f"; {needed} is needed, so it is {'' if one.shown else 'not '}shown"
+        bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
+    shown = [factor for one, (factor, _, _) in zip(found, brief, strict=True) if one.shown]
+    if proofs:
+        caption = f"{len(shown)} of {n} factors are shown to matter, all statements together holding with probability "
+        caption += f"{100 * (1 - view.state.spec.failure_prob):g} %. A factor is shown when its bar passes 1"
+        # with max_parents a level that was dropped at an earlier look is proof enough
+        caption += ", or did earlier." if [one for one in found if one.shown and (one.ratio or 0) < 1] else "."
+    else:
+        caption = f"The largest difference of each of {n} factors in standard errors: it describes, and proves nothing."
+    if n > MOST_FACTORS:
+        caption += f" The strongest {MOST_FACTORS} of {n} factors are drawn; the table has all."
+    strong = Look("shown to matter", "c-lead", "bar")
+    weak = Look("not shown (yet)" if proofs else "described, not shown", "c-play", "hatch")
+    drawn = bars[:MOST_FACTORS]
+    legend = [look for look in (strong, weak) if [bar for bar in drawn if bar.strong is (look is strong)]]
+    if proofs:
+        legend.append(Look("enough to be shown", "c-ink", "dashed"))
+    axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
+    alt = f"Bars of the evidence for {n} factors, strongest: {brief[0][0]}. Shown to matter: {listed(shown) or 'none'}."
+    header = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors", "shown")
+    least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
+    data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
+    return Facts(view.title, heading, caption, alt, header, rows, data)
+
+
+def _strength(one: FactorEvidence) -> tuple[float, float]:
+    return (-1.0 if one.ratio is None else one.ratio, -1.0 if one.t is None else one.t)
+
+
+MOST_PAIRS, MOST_PAIR_ROWS = 12, 500
+"""The most pairs that are drawn and listed."""
+
+
+def additivity_facts(view: StudyView) -> Facts[Bars]:
+    """A bar for each of the most suspicious pairs: how many zeros its adjusted p-value has.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> "a single lever" in additivity_facts(StudyView("oven", study.state)).alt
+    True
+    """
+    heading, found = "do factors act together?", view.additivity
+    if not found.checks:
+        return nothing_yet(heading, f"{plain(found.reason or found.summary)}. {_advice(view)}", view)
+    n = len(found.checks)
+    caption = clipped(found.summary, 900)
+    caption = caption[:1].upper() + caption[1:] + "."
+    if n > MOST_PAIRS:
+        caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn"
+        caption += f"; the table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else "; the table has all."
+    first = sorted(found.checks, key=lambda check: check not in found.suspects)[:MOST_PAIRS]
+    alarm = -math.log10(ALARM)
+    strong, weak = Look("suspected", "c-now", "bar"), Look("no sign", "c-gone", "hatch")
+    legend = [*([strong] if found.suspects else []), weak, Look(f"alarm: p below {ALARM:g}", "c-ink", "dashed")]
+    bars = [_pair_bar(found, check) for check in first]
+    alt = f"Bars of how suspicious {min(n, MOST_PAIRS)} pairs of factors are. {caption}"
+    header = ("factor", "and factor", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
+    rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
+    data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.5 * alarm, 12.0)
+    return Facts(view.title, heading, caption, alt, header, rows, data)
+
+
+def _pair_bar(found: Additivity, check: PairCheck) -> Bar:
+    names = f"{short(found.names[check.first], 40)} and {short(found.names[check.second], 40)}"
+    words = f"{names}: p = {check.adjusted:.2g} adjusted for all pairs"
+    value = -math.log10(max(check.adjusted, 1e-300))
+    return Bar(names, value, f"p {check.adjusted:.1g}", words, check in found.suspects)
+
+
+def _pair_cells(found: Additivity, check: PairCheck) -> Row:
+    names = (plain(found.names[check.first]), plain(found.names[check.second]))
+    numbers = (number(check.statistic), f"{check.p_value:.3g}", f"{check.adjusted:.3g}")
+    return (*names, str(check.dof), *numbers, "yes" if check in found.suspects else "no")
+
+
+def _advice(view: StudyView) -> str:
+    if len(view.state.spec.merging.inner.names) < 2:
+        return "The certificate needs no such check here."
+    if view.is_finished:
+        return "The study has ended: a new one with more runs could tell."
+    return "Ask for runs and tell their outcomes."
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Residuals, with a line for each point of the two drawings: against the fit, and against a normal distribution."""
+
+    residuals: Residuals
+    words: Sequence[str]
+    quantile_words: Sequence[str]
+
+
+def residuals_facts(view: StudyView) -> Facts[Leftover]:
+    """What the additive fit leaves over."""
+    heading, found = "what the fit leaves over", view.residuals
+    n = found.n_runs
+    if not n:
+        return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
+    caption = f"Each outcome of {n:,} runs less what the sum of its levels' effects expects."
+    if found.sd is None:
+        caption += " There are too few runs yet to tell the noise from them."
+    else:
+        caption += f" Their sd is {found.sd:.3g}{_noise(found)}."
+        caption += " None stands out." if not found.n_outliers else f" {found.n_outliers:,} stand out: check them."
+    if len(found.residual) < n:
+        caption += f" {len(found.residual)} are drawn, the largest among them."
+    caption += " Good: an even band left, points along the line right or below."
+    each = zip(found.trial, found.stage, found.residual, found.fitted, strict=True)
+    words = [
+        f"{f'trial {trial}' if trial >= 0 else 'imported run'}, {plain(stage)}: {residual:.4g} away from {expected:.4g}"
+        for trial, stage, residual, expected in each
+    ]
+    quantiles = [
+        f"{observed:.3g} where {normal:.3g} is normal"
+        for normal, observed in zip(found.normal, found.observed, strict=True)
+    ]
+    rows = [
+        ("runs", f"{n}"),
+        ("sd of the residuals", number(found.sd)),
+        ("noise sd stated" if found.noise_known else "noise sd at most", number(found.noise_sd)),
+        ("skewness (normal: 0)", number(found.skewness)),
+        ("share beyond 3 sd (normal: 0.0027)", number(found.share_beyond_3)),
+        ("correlation of one run with the next (normal: 0)", number(found.autocorrelation)),
+        ("outliers", str(found.n_outliers)),
+    ]
+    alt = f"Residuals against what the fit expects, and against a normal distribution. {caption}"
+    return Facts(view.title, heading, caption, alt, ("what", "value"), rows, Leftover(found, words, quantiles))
+
+
+def _noise(found: Residuals) -> str:
+    if found.noise_sd is None or not math.isfinite(found.noise_sd):
+        return ""
+    return f", where a noise of {found.noise_sd:.3g} " + ("was stated" if found.noise_known else "is the upper bound")

@@ -1,0 +1,510 @@
+"""All charts as SVG drawings for a page: rows of levels, bars, and charts over runs. They draw what the facts say."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Generic, TypeVar
+
+from markupsafe import Markup
+
+from levers.charts import check_facts, facts, looks
+from levers.charts.check_facts import Bars, Leftover
+from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
+from levers.charts.looks import BAR_SIGNS, SERIES, STANDINGS, Look
+from levers.charts.svg import (
+    NARROW,
+    SIZE,
+    SMALL,
+    WIDE,
+    Canvas,
+    Scale,
+    fitted,
+    label_room,
+    legend,
+    log_spanned,
+    placeholder,
+    short,
+    spanned,
+    stairs,
+    text_width,
+    wrapped,
+    x_axis,
+    y_axis,
+)
+from levers.charts.view import StudyView
+
+MOST_LEVELS = 150
+"""The most levels that are drawn: nobody reads more, and the table has them all."""
+
+ROW, HEAD, STEP = 20.0, 24.0, 34.0
+"""From one level to the next, for the name of a factor, and from one bar to the next."""
+
+MARGIN, NUMBERS = 12.0, 62.0
+"""Room left of the bars, and right of them for their numbers."""
+
+LABELS = {"diamond": "c-text", "circle": "c-text", "cross": "c-muted c-struck"}
+BARS = {"diamond": "c-fill", "circle": "c-edge", "cross": "c-soft"}
+"""Classes of a level's name and of its bar, by its mark: the name of a level that was ruled out is struck out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A factor, and its levels with the middles of their rows."""
+
+    factor: str
+    top: float
+    levels: list[tuple[float, LevelMark]]
+
+
+def factor_parts(
+    marks: Sequence[LevelMark], top: float, rank: Callable[[Sequence[LevelMark]], float], most: int = MOST_LEVELS
+) -> list[Part]:
+    """Where each level goes. When there are too many, the factors of highest rank come first and the rest is left out.
+
+    >>> from levers.studies.analysis.views import EffectRow
+    >>> rows = [EffectRow(f, j, 9, float(f == "b"), None, None, "in play", None) for f in "abc" for j in range(2)]
+    >>> marks = [LevelMark(row, row.factor, str(row.level), "") for row in rows]
+    >>> [(p.factor, len(p.levels)) for p in factor_parts(marks, 0, lambda r: r[0].row.loss or 0, most=3)]
+    [('b', 2), ('a', 1)]
+    """
+    groups = [list(group) for _, group in groupby(marks, key=lambda mark: mark.row.factor)]
+    if len(marks) > most:
+        groups.sort(key=rank, reverse=True)
+    parts, y, left = [], top, most
+    for group in groups:
+        kept = group[:left]
+        if kept:
+            parts.append(Part(group[0].factor, y, [(y + HEAD + ROW * (i + 0.5), mark) for i, mark in enumerate(kept)]))
+            y += HEAD + ROW * len(kept) + 4
+            left -= len(kept)
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the rows of a chart are: their factors, between which heights, and how wide the names of levels may be."""
+
+    parts: Sequence[Part]
+    top: float
+    bottom: float
+    labels: float
+
+    @classmethod
+    def of(
+        cls,
+        canvas: Canvas,
+        levels: Levels,
+        looks: Sequence[Look],
+        rank: Callable[[Sequence[LevelMark]], float],
+        order: str,
+    ) -> "Frame":
+        """Below a legend. `order` says in which order factors come when not all levels can be drawn."""
+        top = legend(canvas, looks) + 22
+        parts = factor_parts(levels.marks, top, rank)
+        widest = max([text_width(short(mark.level), SIZE) for part in parts for _, mark in part.levels])
+        bottom = parts[-1].levels[-1][0] + ROW / 2 + 4
+        canvas.height = bottom + 40
+        note = cut_note(sum([len(part.levels) for part in parts]), len(levels.marks))
+        canvas.note = f"{note} {order}; the table has all." if note else ""
+        return cls(parts, top, bottom, 22 + min(max(widest, 40.0), 0.28 * canvas.width))
+
+    def rows(self, canvas: Canvas, scale: Scale, title: str, zero: float) -> list[tuple[float, LevelMark]]:
+        """Draw the axis above and below, a line at `zero`, and a strip with the name of each factor; gives the rows."""
+        x_axis(canvas, scale, self.top, self.bottom, above=True)
+        x_axis(canvas, scale, self.top, self.bottom, title)
+        canvas.line(scale(zero), self.top, scale(zero), self.bottom, "c-zero")
+        for part in self.parts:
+            canvas.rect(0, part.top, canvas.width, HEAD - 3, "c-stripe")
+            canvas.text(8, part.top + (HEAD - 3) / 2, fitted(part.factor, canvas.width - 16, SIZE), "c-text c-bold")
+        return [level for part in self.parts for level in part.levels]
+
+
+def draw_effects(canvas: Canvas, data: Levels) -> None:
+    """A mark for each level with its interval, grouped by factor."""
+    tolerance = data.tolerance
+    standings = {mark.row.standing for mark in data.marks}
+    looks = [look for standing, look in STANDINGS.items() if standing in standings]
+    if tolerance is not None:
+        looks.append(Look(f"tolerance {tolerance:g}", "c-band", "band"))
+    frame = Frame.of(canvas, data, looks, _largest_loss, "Factors whose levels lose most come first")
+    scale = _loss_scale(data, frame.labels, canvas.width - (8.0 if canvas.is_narrow else 54.0))
+    if tolerance is not None:
+        with canvas.group(f"tolerance {tolerance:g}", "c-band"):
+            canvas.rect(scale(0), frame.top, scale(tolerance) - scale(0), frame.bottom - frame.top, "c-soft")
+    rows = frame.rows(canvas, scale, "estimated loss (right of zero is worse)", 0)
+    if not canvas.is_narrow:
+        canvas.text(canvas.width - 8, frame.top - 10, "loss", "c-muted", "end", SMALL)
+    for y, mark in rows:
+        row, look = mark.row, STANDINGS[mark.row.standing]
+        with canvas.group(mark.words, f"c-row {look.css}", (0, y - ROW / 2, canvas.width, ROW)):
+            canvas.text(16, y, fitted(mark.level, frame.labels - 20, SIZE), LABELS[look.mark])
+            if row.loss is None:
+                canvas.text(scale(0) + 6, y, "not known", "c-muted", size=SMALL)
+                continue
+            if row.low is not None and row.high is not None and row.low < row.high:
+                canvas.interval(scale, row.low, row.high, y)
+            canvas.mark(look.mark, scale(row.loss), y)
+            if not canvas.is_narrow:
+                canvas.text(canvas.width - 8, y, f"{row.loss:.3g}", "c-muted", "end", SMALL)
+
+
+def _loss_scale(data: Levels, begin: float, end: float) -> Scale:
+    """Every estimate, and the intervals as far as they leave the estimates room."""
+    rows, tolerance = [mark.row for mark in data.marks], data.tolerance or 0.0
+    losses = [row.loss for row in rows if row.loss is not None]
+    ends = [v for row in rows for v in (row.low, row.high) if v is not None and math.isfinite(v)]
+    most = 4 * max([abs(v) for v in losses] + [tolerance]) or math.inf
+    return spanned([0.0, *losses, *[min(max(v, -most), most) for v in ends], tolerance], begin, end)
+
+
+def _largest_loss(marks: Sequence[LevelMark]) -> float:
+    return max([abs(mark.row.loss or 0.0) for mark in marks])
+
+
+def draw_elimination(canvas: Canvas, data: Levels) -> None:
+    """A bar for each level, as long as it was in play."""
+    now = data.now
+    standings = {mark.row.standing for mark in data.marks}
+    looks = [
+        Look("ruled out after so many runs" if standing == "ruled out" else standing, look.css, BAR_SIGNS[look.mark])
+        for standing, look in STANDINGS.items()
+        if standing in standings
+    ]
+    frame = Frame.of(canvas, data, looks, _first_out, "Factors that lost a level first come first")
+    labels, scale = frame.labels, Scale(0.0, float(max(now, 1)), frame.labels, canvas.width - 46.0)
+    for y, mark in frame.rows(canvas, scale, "runs", now):
+        row, look = mark.row, STANDINGS[mark.row.standing]
+        end = now if row.ruled_out_after is None else row.ruled_out_after
+        with canvas.group(mark.words, f"c-row {look.css}", (0, y - ROW / 2, canvas.width, ROW)):
+            canvas.text(16, y, fitted(mark.level, labels - 20, SIZE), LABELS[look.mark])
+            fill = canvas.hatched(look.css) if look.mark == "circle" else None
+            canvas.rect(labels, y - 6, scale(end) - labels, 12, BARS[look.mark], fill)
+            if look.mark == "cross":
+                canvas.mark("cross", scale(end), y, 4)
+                canvas.text(scale(end) + 8, y, f"{end:,}", "c-muted", size=SMALL)
+
+
+def _first_out(marks: Sequence[LevelMark]) -> float:
+    return -min([mark.row.ruled_out_after for mark in marks if mark.row.ruled_out_after is not None], default=2**62)
+
+
+def draw_bars(canvas: Canvas, data: Bars) -> None:
+    """One bar below the other. An arrow ends a bar that would go on outside."""
+    top = legend(canvas, data.legend) + 8
+    bottom = top + STEP * len(data.bars) + 6
+    longest = max([bar.value for bar in data.bars if bar.value is not None], default=0.0)
+    x = Scale(0.0, min(max(1.06 * longest, data.least), data.most), MARGIN, canvas.width - NUMBERS)
+    x_axis(canvas, x, top, bottom, data.axis)
+    if data.limit is not None:
+        with canvas.coloured("c-ink"):
+            canvas.line(x(data.limit), top, x(data.limit), bottom, "c-line c-dashed")
+    for i, bar in enumerate(data.bars):
+        y, kind = top + STEP * i, (data.strong if bar.strong else data.weak).css
+        with canvas.group(bar.words, f"c-row c-bar {kind}", (0, y, canvas.width, STEP)):
+            canvas.text(MARGIN, y + 10, fitted(bar.name, canvas.width - 2 * MARGIN, SIZE), "c-text c-halo")
+            if bar.value is None:
+                canvas.text(MARGIN, y + 25, bar.text, "c-muted", size=SMALL)
+                continue
+            end, fill = x(bar.value), None if bar.strong else canvas.hatched(kind)
+            canvas.rect(x.begin, y + 19, end - x.begin, 11, "c-fill" if bar.strong else "c-edge", fill)
+            if bar.value > x.high:
+                canvas.mark("right", end + 6, y + 24.5, 5)
+            canvas.text(end + 16 if bar.value > x.high else end + 7, y + 24.5, bar.text, "c-muted", size=SMALL)
+    canvas.height = bottom + 40
+
+
+MOST_BINS, MOST_BINS_NARROW = 150, 80
+SQUEEZED = 60
+"""When the runs go so far beyond the first block, early blocks would be squeezed into a line without a log axis."""
+
+FAR = 3.0
+"""Standardised residuals beyond this get another mark."""
+
+HEIGHT, ABOVE, BELOW = 210.0, 34.0, 48.0
+"""Of each of the two drawings of residuals."""
+
+
+def draw_history(canvas: Canvas, data: History) -> None:
+    """A dot for each outcome or a bar for each bin, the mean of each block, and what the best setting should give."""
+    found, best, many = data.outcomes, data.predicted, not data.words
+    entries = [looks.MIDDLE_HALF, looks.MEAN_AND_RANGE] if many else []
+    if not many and not found.aside.all():
+        entries.append(looks.OUTCOME)
+    if found.aside.any():
+        entries.append(looks.SET_ASIDE)
+    entries += [looks.BLOCK_MEAN] if best is None else [looks.BLOCK_MEAN, looks.PREDICTED]
+    top = legend(canvas, entries) + 44
+    bottom = top + (220 if canvas.is_narrow else 260)
+    y = spanned([float(found.values.min()), float(found.values.max()), *(best or ())], bottom, top)
+    left, right = label_room(y), canvas.width - 14.0
+    x = Scale(0.5, len(found.values) + 0.5, left + 6, right - (26 if best else 4))
+    canvas.text(4, top - 32, data.axis, "c-text", size=SMALL)
+    x_axis(canvas, x, top, bottom, "run")
+    y_axis(canvas, y, left, right)
+    _boundaries(canvas, data, x, top, bottom)
+    if many:
+        canvas.note = " So many are drawn as bins: their mean, middle half and range."
+        _bins(canvas, Bins.of(found, MOST_BINS_NARROW if canvas.is_narrow else MOST_BINS), x, y)
+    else:
+        each = zip(data.words, found.values.tolist(), found.aside.tolist(), strict=True)
+        for i, (words, value, aside) in enumerate(each, 1):
+            look = looks.SET_ASIDE if aside else looks.OUTCOME
+            with canvas.group(words, f"c-outcome {look.css}"):
+                canvas.mark(look.mark, x(i), y(value), 3)
+    for (begin, end), mean, words in zip(found.spans, found.means, data.mean_words, strict=True):
+        if x(end + 0.5) - x(begin + 0.5) >= 2:  # a shorter block would not be seen
+            with canvas.group(words, looks.BLOCK_MEAN.css):
+                canvas.line(x(begin + 0.5), y(mean), x(end + 0.5), y(mean), "c-line c-thick")
+    if best is not None:
+        low, predicted, high = best
+        with canvas.group(data.predicted_words, looks.PREDICTED.css):
+            canvas.line(right - 10, y(low), right - 10, y(high), "c-line c-thick")
+            canvas.mark("diamond", right - 10, y(predicted), 5.5)
+    canvas.height = bottom + 40
+
+
+def _bins(canvas: Canvas, bins: Bins, x: Scale, y: Scale) -> None:
+    half = max((x(bins.edges[1]) - x(0)) / 2 - 0.4, 0.5)
+    each = zip(bins.edges[:-1].tolist(), bins.edges[1:].tolist(), bins.words(), strict=True)
+    for i, (begin, end, words) in enumerate(each):
+        low, mean, high = float(bins.low[i]), float(bins.mean[i]), float(bins.high[i])
+        at, (first, third) = x((begin + end + 1) / 2), bins.middle[i].tolist()
+        look = looks.SET_ASIDE if 2 * bins.n_aside[i] > end - begin else looks.OUTCOME
+        with canvas.group(words, f"c-outcome {look.css}"):
+            canvas.line(at, y(low), at, y(high), "c-line c-thin")
+            canvas.rect(at - half, y(third), 2 * half, max(y(first) - y(third), 0.5), "c-soft")
+            canvas.line(at - half, y(mean), at + half, y(mean), "c-line")
+            if look is looks.SET_ASIDE:
+                canvas.mark(look.mark, at, y(mean), 3)
+
+
+def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: float) -> None:
+    """Lines between blocks, and the name of each stage; neither where they would run together."""
+    found, drawn, free = data.outcomes, x.begin, x.begin
+    for begin in found.starts[1:-1]:
+        if x(begin + 0.5) - drawn >= 5:
+            drawn = x(begin + 0.5)
+            canvas.line(drawn, top, drawn, bottom, "c-block")
+    spans = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
+    for stage, group in groupby(spans, key=lambda span: span[2]):
+        parts = list(group)
+        at, end = max(x(parts[0][0] + 0.5), free), x(parts[-1][1] + 0.5)
+        text = fitted(stage, max(end - at, 120 if at == x.begin else 0), SMALL)
+        if text_width(stage, SMALL) <= end - at or at == x.begin:
+            canvas.text(at, top - 10, text, "c-muted", size=SMALL)
+            free = at + text_width(text, SMALL) + 10
+
+
+def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
+    """What could be certified after each block, and the runs still to go."""
+    if isinstance(data, RunsOnly):
+        _counted(canvas, data)
+    else:
+        _certified(canvas, data)
+
+
+def _certified(canvas: Canvas, data: Steps) -> None:
+    tolerance, end = data.tolerance, data.end
+    entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
+    if tolerance is not None:
+        entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
+    if end is not None:
+        entries.append(looks.LIKELY_TO_WORST if end[1] > end[0] else looks.END)
+    top = legend(canvas, entries) + 26
+    bottom = top + (210 if canvas.is_narrow else 240)
+    reached = [within for _, within in data.points] + ([] if tolerance is None else [tolerance])
+    y = log_spanned(reached, bottom, top) if data.log else spanned(reached, bottom, top, zero=True)
+    left, right = label_room(y), canvas.width - 14.0
+    x, title = runs_scale(data.points[0][0], max(data.now, end[1] if end else 0), left, right)
+    if end is not None and end[1] > end[0]:
+        with canvas.group(f"the end: likely after {end[0]:,} runs, {end[1]:,} in the worst case", "c-end"):
+            canvas.rect(x(end[0]), top, x(end[1]) - x(end[0]), bottom - top, "c-edge", canvas.hatched("c-end"))
+    x_axis(canvas, x, top, bottom, title)
+    y_axis(canvas, y, left, right, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+    if tolerance is not None:
+        with canvas.group(f"the tolerance asked for: {tolerance:g}", "c-ink"):
+            canvas.line(left, y(tolerance), right, y(tolerance), "c-line c-dashed")
+    if end is not None:
+        with canvas.group(f"the end: likely after {end[0]:,} runs", "c-end"):
+            canvas.line(x(end[0]), top, x(end[0]), bottom, "c-line c-thick")
+    with canvas.coloured("c-lead"):
+        canvas.path(stairs([*data.points, (data.now, data.within)], x, y), "c-line c-thick")
+    for (runs, within), words in zip(data.points, data.words, strict=True):
+        with canvas.group(words, "c-lead c-point"):
+            canvas.mark("dot", x(runs), y(within), 3.5)
+    with canvas.group(data.now_words, "c-now"):
+        canvas.mark("diamond", x(data.now), y(data.within), 6.5)
+    canvas.height = bottom + 40
+
+
+def runs_scale(first: float, last: float, begin: float, end: float) -> tuple[Scale, str]:
+    """An axis of runs, and what to write beside it."""
+    if first > 0 and last > SQUEEZED * first:
+        return log_spanned([first, last], begin, end), "runs (log scale)"
+    return spanned([0.0, last], begin, end, zero=True), "runs"
+
+
+def _counted(canvas: Canvas, data: RunsOnly) -> None:
+    """Runs only: these algorithms certify nothing before they end."""
+    kinds = {"bar": "c-fill", "hatch": "c-edge", "empty": "c-outline"}
+    top = legend(canvas, [look for look, _ in data.bars]) + 10
+    x = Scale(0.0, float(sum([n for _, n in data.bars])), 12, canvas.width - 24.0)
+    x_axis(canvas, x, top, top + 56, "runs")
+    begin = 0
+    for look, n in data.bars:
+        with canvas.group(look.label, f"{look.css} c-point"):
+            fill = canvas.hatched(look.css) if look.mark == "hatch" else None
+            canvas.rect(x(begin), top + 12, x(begin + n) - x(begin), 32, kinds[look.mark], fill)
+        begin += n
+    canvas.height = top + 56 + 40
+
+
+def draw_compare(canvas: Canvas, data: Sequence[Line]) -> None:
+    """One line for each study: how far from the best its leading setting can be."""
+    entries = [Look(line.label, css, f"line {mark}") for line, (css, mark) in zip(data, SERIES, strict=False)]
+    top = legend(canvas, entries) + 26
+    bottom = top + (230 if canvas.is_narrow else 260)
+    reached = [within for line in data for _, within in line.points]
+    y = log_spanned(reached, bottom, top) if is_wide(reached) else spanned(reached, bottom, top, zero=True)
+    left = label_room(y)
+    runs = [n for line in data for n, _ in line.points] + [line.n_runs for line in data]
+    x, title = runs_scale(min(runs), max(runs), left, canvas.width - 14.0)
+    x_axis(canvas, x, top, bottom, title)
+    y_axis(canvas, y, left, canvas.width - 14.0, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+    for line, (css, mark) in zip(data, SERIES, strict=False):
+        with canvas.group(line.name, f"c-series {css}"):
+            canvas.path(stairs([*line.points, (line.n_runs, line.points[-1][1])], x, y), "c-line c-dash c-thick")
+            for j, ((n_runs, within), words) in enumerate(zip(line.points, line.words, strict=True), 1):
+                with canvas.group(words, "c-point"):
+                    canvas.mark(mark, x(n_runs), y(within), 6 if line.ended and j == len(line.points) else 4)
+    canvas.height = bottom + 40
+
+
+def draw_residuals(canvas: Canvas, data: Leftover) -> None:
+    """Two small charts: beside each other, or one below the other where the page is narrow."""
+    found, width = data.residuals, canvas.width
+    entries = [looks.RESIDUAL]
+    if (abs(found.standardised) > FAR).any():
+        entries.append(Look(f"beyond {FAR:g} standard deviations", "c-now", "cross"))
+    if found.noise_sd is not None:
+        entries.append(Look("two noise sds", "c-band", "band"))
+    top = legend(canvas, [*entries, looks.SHOULD_BE]) + ABOVE
+    half = float(width) if canvas.is_narrow else width / 2
+    _against_fit(canvas, data, half, top)
+    below = top + HEIGHT + BELOW + ABOVE if canvas.is_narrow else top
+    _quantiles(canvas, data, 0 if canvas.is_narrow else half, below)
+    canvas.height = below + HEIGHT + BELOW - 8
+
+
+def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> None:
+    found, bottom = data.residuals, top + HEIGHT
+    noise = 0.0 if found.noise_sd is None else 2 * found.noise_sd
+    y = spanned([*found.residual.tolist(), noise, -noise], bottom, top)
+    x = spanned(found.fitted.tolist(), 48, right - 14)
+    if noise:
+        with canvas.coloured("c-band"):
+            canvas.rect(x.begin, y(noise), x.end - x.begin, y(-noise) - y(noise), "c-soft")
+    x_axis(canvas, x, top, bottom, "expected by the fit")
+    y_axis(canvas, y, x.begin, x.end)
+    canvas.text(4, top - 16, "outcome less what was expected", size=SMALL)
+    with canvas.coloured("c-ink"):
+        canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
+    points = zip(found.fitted.tolist(), found.residual.tolist(), strict=True)
+    places = [(x(a), y(b)) for a, b in points]
+    _points(canvas, "c-point", places, (abs(found.standardised) > FAR).tolist(), data.words)
+
+
+def _quantiles(canvas: Canvas, data: Leftover, left: float, top: float) -> None:
+    found, bottom, right = data.residuals, top + HEIGHT, canvas.width
+    canvas.text(left + 4, top - 16, "standardised residual", size=SMALL)
+    if not len(found.observed):
+        for i, line in enumerate(wrapped("too few runs for standardised residuals", right - left - 80)):
+            canvas.text((left + right) / 2, top + 80 + 18 * i, line, "c-muted", "middle")
+        return
+    y = spanned([*found.observed.tolist(), *found.normal.tolist()], bottom, top)
+    x = spanned(found.normal.tolist(), left + 48, right - 14)
+    x_axis(canvas, x, top, bottom, "expected of a normal distribution")
+    y_axis(canvas, y, x.begin, x.end)
+    with canvas.coloured("c-ink"):
+        canvas.line(x(x.low), y(x.low), x(x.high), y(x.high), "c-line c-dashed")
+    points = zip(found.normal.tolist(), found.observed.tolist(), strict=True)
+    places = [(x(a), y(b)) for a, b in points]
+    _points(canvas, "c-quantile", places, (abs(found.observed) > FAR).tolist(), data.quantile_words)
+
+
+def _points(
+    canvas: Canvas, kind: str, places: Sequence[tuple[float, float]], far: Sequence[bool], words: Sequence[str]
+) -> None:
+    """A circle for each residual, a cross for those far from what a normal distribution gives."""
+    for (x, y), outside, text in zip(places, far, words, strict=True):
+        with canvas.group(text, f"{kind} {'c-now' if outside else 'c-lead'}"):
+            canvas.mark("cross" if outside else "circle", x, y, 3.2 if outside else 2.4)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A drawing, and what it says. Its looks are classes only; see charts.css."""
+
+    key: str
+    facts: Facts[Any]
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Kind(Generic[S, T]):
+    """A kind of chart: how its facts are found, and how their data are drawn."""
+
+    key: str
+    facts: Callable[[S], Facts[T]]
+    draw: Callable[[Canvas, T], None]
+
+    def chart(self, found: Facts[T], width: int = WIDE) -> Chart:
+        """Draw it; where there is nothing to draw, say so."""
+        canvas = Canvas(self.key, width)
+        if found.data is None:
+            placeholder(canvas, found.alt)
+        else:
+            self.draw(canvas, found.data)
+        said = replace(found, caption=found.caption + canvas.note) if canvas.note else found
+        return Chart(self.key, said, canvas.drawing(found.title, found.alt))
+
+    def both(self, of: S) -> tuple[Chart, Chart]:
+        """For a wide and for a narrow window.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+        >>> wide, narrow = CHARTS["effects"].both(StudyView("oven", study.state))
+        >>> wide.facts.title
+        'oven: what each level loses against the leading one'
+        """
+        found = self.facts(of)
+        return self.chart(found, WIDE), self.chart(found, NARROW)
+
+
+CHARTS: dict[str, Kind[StudyView, Any]] = {
+    kind.key: kind
+    for kind in (
+        Kind("effects", facts.effects_facts, draw_effects),
+        Kind("elimination", facts.elimination_facts, draw_elimination),
+        Kind("forecast", facts.forecast_facts, draw_forecast),
+        Kind("history", facts.history_facts, draw_history),
+        Kind("residuals", check_facts.residuals_facts, draw_residuals),
+        Kind("additivity", check_facts.additivity_facts, draw_bars),
+        Kind("evidence", check_facts.evidence_facts, draw_bars),
+    )
+}
+"""The charts of one study, in the order in which they are of use."""
+
+COMPARE: Kind[Sequence[StudyView], Any] = Kind("compare", facts.compare_facts, draw_compare)
+"""The chart of several studies."""
+
+
+def charts_of(view: StudyView, keys: Iterable[str]) -> list[tuple[Chart, Chart]]:
+    """Some charts of a study, for a wide and for a narrow window: drawn once, then kept with the view."""
+    return [view.keep(f"chart {key}", partial(CHARTS[key].both, view)) for key in keys]

@@ -1,0 +1,182 @@
+"""A study at one place in its log, with everything that follows from it: worked out when first asked for, then kept."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levers.algorithms.base import Verdict
+from levers.charts.svg import clipped
+from levers.studies.analysis import diagnostics, evidence, views
+from levers.studies.analysis.estimates import Estimates
+from levers.studies.events import Numbers
+from levers.studies.state import SET_ASIDE, StudyState, TrialState
+
+MAX_TITLE = 60
+MOST_POINTS = 400
+"""The most residuals that are drawn."""
+
+T = TypeVar("T")
+
+
+class kept(cached_property[T]):
+    """A property that is worked out once. A second thread that asks meanwhile waits for the first."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        """The value, which `cached_property` stores in the instance."""
+        if instance is None:
+            return self
+        with instance.lock:
+            return super().__get__(instance, owner)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Outcomes as they came: trial, block and value of each, and whether it was set aside.
+
+    `starts` says where a block begins; its last entry is where the last one ends.
+    """
+
+    trials: Numbers
+    blocks: NDArray[np.int32]
+    values: NDArray[np.float64]
+    aside: NDArray[np.bool_]
+    starts: list[int]
+
+    @classmethod
+    def of(cls, state: StudyState) -> "Outcomes":
+        """Sorted by block first, since blocks follow each other even where clocks of several machines do not agree."""
+        table = state.trials
+        done = np.flatnonzero(table.state[: table.n_trials] == TrialState.COMPLETE)
+        done = done[np.lexsort((done, table.told_at[done], table.block[done]))]
+        blocks = table.block[done]
+        flat = np.concatenate([np.zeros(0), *[block.values for block in state.blocks]])
+        begins = np.cumsum([0, *[block.n_runs for block in state.blocks]])
+        aside = np.isin(blocks, [i for i, block in enumerate(state.blocks) if block.role == SET_ASIDE])
+        starts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(done)]
+        return cls(done, blocks, flat[begins[blocks] + table.row[done]], aside, starts if len(done) else [0])
+
+    @property
+    def n_outcomes(self) -> int:
+        """How many."""
+        return len(self.values)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First and past-last outcome of each block."""
+        return list(pairwise(self.starts))
+
+    @property
+    def means(self) -> list[float]:
+        """The mean of each block."""
+        return [float(self.values[begin:end].mean()) for begin, end in self.spans]
+
+
+class StudyView:
+    """A study as it is now. It does not follow the study: make another one when the study has changed.
+
+    Several threads may use one view: nothing in it is worked out twice.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> view = StudyView("oven", study.state)
+    >>> view.lead, view.n_runs, view.effects is view.effects
+    ('leading', 0, True)
+    """
+
+    def __init__(self, name: str, state: StudyState) -> None:
+        self.name = name
+        self.title = clipped(name, MAX_TITLE)
+        self.state = state
+        self.seq = state.seq
+        self.is_finished = state.open_block is None
+        self.lead = "chosen" if self.is_finished else "leading"
+        """What the levels that are ahead are called."""
+        self.lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+
+    def keep(self, what: str, make: Callable[[], T]) -> T:
+        """Something else that follows from the state, a chart for example: made by the first who asks for it."""
+        with self.lock:
+            if what not in self._made:
+                self._made[what] = make()
+            found: T = self._made[what]
+            return found
+
+    @kept
+    def n_runs(self) -> int:
+        """Outcomes that count, with the imported runs that are in use."""
+        return self.state.n_complete + self._imported(self.state.n_past_used)
+
+    @kept
+    def _estimates(self) -> Estimates:
+        return Estimates.of(self.state)
+
+    @kept
+    def status(self) -> views.Status:
+        """Where the study stands."""
+        return views.status(self.name, self.state)
+
+    @kept
+    def effects(self) -> list[views.EffectRow]:
+        """Every level."""
+        return views.effects(self.state, self._estimates)
+
+    @kept
+    def best(self) -> views.Best | None:
+        """The setting that the estimates favour."""
+        return views.best(self.state, self._estimates)
+
+    @kept
+    def forecast(self) -> views.Forecast:
+        """Runs to go."""
+        return self.status.to_go
+
+    @kept
+    def verdict(self) -> Verdict | None:
+        """The verdict; None before the end."""
+        return views.verdict(self.state)
+
+    @kept
+    def outcomes(self) -> Outcomes:
+        """Every outcome in the order of telling."""
+        return Outcomes.of(self.state)
+
+    @kept
+    def steps(self) -> list[tuple[int, float]]:
+        """Runs, and how far from the best the leading setting can be: after each block, or only at the end."""
+        solver, state = self.state.spec.solver, self.state
+        if not solver.certifies_early:
+            return [] if self.verdict is None else [(self.n_runs, self.verdict.tolerance)]
+        found = [(solver.interim(known), used) for known, used in zip(state.known, state.past_used, strict=True)]
+        # a verdict counts the study's own runs; levels are ruled out, and the end is counted, with the imported ones
+        return [(v.n_runs + self._imported(used), v.tolerance) for v, used in found if v is not None]
+
+    @kept
+    def residuals(self) -> diagnostics.Residuals:
+        """What the additive fit leaves over, as few enough points to draw."""
+        return diagnostics.residuals(self.state, most=MOST_POINTS)
+
+    @kept
+    def additivity(self) -> diagnostics.Additivity:
+        """Whether levers seem to interact."""
+        return diagnostics.additivity(self.state)
+
+    @kept
+    def evidence(self) -> list[evidence.FactorEvidence]:
+        """How strong the evidence is for each factor."""
+        return evidence.evidence(self.state)
+
+    def _imported(self, used: int) -> int:
+        return sum([len(past.values) for past in self.state.past[:used]])
