@@ -5,8 +5,7 @@ import pytest
 
 from levers.core.designs.arrays import rao_hamming
 from levers.core.designs.build import certified_design, largest_design, make_design
-from levers.core.designs.design import Design
-from levers.core.designs.estimate import estimate_block, independent_effects
+from levers.core.designs.design import Design, estimate_block, independent_effects
 from levers.core.designs.mixes import mix_to_start_from, mixed_design, mixed_rows, mixes
 from levers.core.designs.random import balanced_rows
 from levers.core.designs.search import Effort, roughly_evened, searched_rows, swap_improved

@@ -11,7 +11,7 @@ import levers
 from levers.core.space import Space
 from levers.studies.analysis import views
 from levers.studies.analysis.diagnostics import ALARM, Additivity, additivity
-from levers.studies.analysis.evidence import evidence
+from levers.studies.analysis.views import evidence
 from levers.studies.study import Study
 from levers.worlds.outcome import AdditiveOutcome, Interaction, Noise, Outcome
 from levers.worlds.random import random_world

@@ -11,7 +11,7 @@ import statsmodels.api as sm
 import levers
 from levers.studies.analysis import views
 from levers.studies.analysis.diagnostics import additivity, residuals
-from levers.studies.analysis.evidence import FactorEvidence, evidence
+from levers.studies.analysis.views import FactorEvidence, evidence
 from levers.studies.state import Trial
 from levers.studies.study import Study
 

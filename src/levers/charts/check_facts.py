@@ -10,7 +10,7 @@ from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
 from levers.core.model.interactions import PairCheck
 from levers.studies.analysis.diagnostics import ALARM, Additivity, Residuals
-from levers.studies.analysis.evidence import FactorEvidence
+from levers.studies.analysis.views import FactorEvidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from levers.algorithms.base import Verdict
 from levers.charts.svg import clipped
-from levers.studies.analysis import diagnostics, evidence, views
+from levers.studies.analysis import diagnostics, views
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.events import Numbers
 from levers.studies.state import SET_ASIDE, StudyState, TrialState
@@ -174,9 +174,9 @@ class StudyView:
         return diagnostics.additivity(self.state)
 
     @kept
-    def evidence(self) -> list[evidence.FactorEvidence]:
+    def evidence(self) -> list[views.FactorEvidence]:
         """How strong the evidence is for each factor."""
-        return evidence.evidence(self.state)
+        return views.evidence(self.state)
 
     def _imported(self, used: int) -> int:
         return sum([len(past.values) for past in self.state.past[:used]])

@@ -11,8 +11,7 @@ from levers.algorithms.base import Batch, Problem
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.certificates.certificate import scale_needed
 from levers.core.certificates.limits import worst_gap
-from levers.core.designs.design import Design
-from levers.core.designs.estimate import estimate_block, independent_effects
+from levers.core.designs.design import Design, estimate_block, independent_effects
 from levers.core.model.moments import LevelSums
 from levers.core.space import Space
 from levers.experiments.runner import run_on_world

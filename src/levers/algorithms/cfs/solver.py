@@ -56,8 +56,7 @@ from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
-from levers.core.designs.design import Design
-from levers.core.designs.estimate import BlockEstimate, estimate_block, independent_effects
+from levers.core.designs.design import BlockEstimate, Design, estimate_block, independent_effects
 from levers.core.designs.search import Effort
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import (

@@ -10,8 +10,7 @@ from levers.algorithms.base import PAST, BlockRecord
 from levers.algorithms.cfs.settings import LOOK
 from levers.core.certificates.look import Look
 from levers.core.codec import serialisable
-from levers.core.designs.design import Design
-from levers.core.designs.estimate import BlockEstimate
+from levers.core.designs.design import BlockEstimate, Design
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import Evidence
 from levers.core.model.level_index import ActiveLevels, level_pairs, offsets

@@ -9,7 +9,7 @@ from levers.core.model.interactions import PairCheck
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
-from levers.studies.analysis.evidence import FactorEvidence, evidence
+from levers.studies.analysis.views import FactorEvidence, evidence
 from levers.web.api.deps import Name, answer, answer_value, responses, service_of, study_of
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
