@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from levers.core.designs.arrays import is_orthogonal
-from levers.core.model.fit import Fit, residual_square
+from levers.core.model.fit import Fit
 from levers.core.model.level_index import Places, level_pairs, offsets, size_groups
-from levers.core.model.moments import LevelSums, Moments, pair_counts
+from levers.core.model.moments import LevelSums, Moments, pair_counts, residual_square
 from levers.core.space import Codes
 
 _DETERMINED = 1e-9  # information of less than this share of the ideal is rounding error: the contrast is not determined

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from levers.core.model.moments import Moments
+from levers.core.model.moments import Moments, residual_square
 from levers.errors import InvalidSettingError
 
 _ESTIMABLE = 1e-6
 """The largest part of a contrast's direction that may lie outside the row space: no more than rounding."""
 _SINGULAR = 1e-9  # a column of which the others leave a smaller share unexplained moves together with them
-_ROUNDING = 16 * float(np.finfo(np.float64).eps)
-"""The relative error that a sum of squares may have, for each parameter that was fitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +157,3 @@ class Fit:
         """The sum of squared residuals."""
         explained = float(np.nansum(self.theta * self.moments.sums))
         return residual_square(self.moments.square, explained, self.rank)
-
-
-def residual_square(total: float, explained: float, rank: int) -> float:
-    """total - explained, but never less than the rounding error: too small a noise would be a false promise.
-
-    >>> residual_square(1e20, 1e20, 3) > 1e5
-    True
-    """
-    return max(total - explained, _ROUNDING * rank * total)

@@ -18,6 +18,8 @@ from levers.core.space import Codes
 from levers.core.validation import check_outcomes
 from levers.errors import InvalidSpaceError
 
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
+"""The relative error that a sum of squares may have, for each parameter that was fitted."""
 _ONE_HOT_CELLS = 400_000
 """Cells of the largest one-hot block that is multiplied out: as float32 it has 1.6 MB and stays in the cache."""
 _CELLS_AT_ONCE = 25_000
@@ -233,3 +235,12 @@ def _by_level(
         sums += np.bincount(places, np.repeat(y[begin : begin + step], len(starts)), minlength=d)
         counts += np.bincount(places, minlength=d)
     return sums, counts
+
+
+def residual_square(total: float, explained: float, rank: int) -> float:
+    """total - explained, but never less than the rounding error: too small a noise would be a false promise.
+
+    >>> residual_square(1e20, 1e20, 3) > 1e5
+    True
+    """
+    return max(total - explained, _ROUNDING * rank * total)
