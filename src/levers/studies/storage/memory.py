@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from levers.studies.storage.base import Answer, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Writing:
         self.oldest = before
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Logs in lists.
 
     >>> MemoryStorage().names()
@@ -64,7 +64,6 @@ class MemoryStorage:
         self._tokens: dict[str, Token] = {}
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
-        """A new log."""
         with self._lock:
             if any(log.name == name for log in self._logs.values()):
                 raise exists_already(name)
@@ -73,33 +72,27 @@ class MemoryStorage:
             return study
 
     def names(self) -> list[tuple[int, str]]:
-        """All logs."""
         return [(study, log.name) for study, log in self._logs.items()]
 
     def find(self, name: str) -> int:
-        """The id of a log."""
         for study, known in self.names():
             if known == name:
                 return study
         raise no_such_study(name, [known for _, known in self.names()], self.url)
 
     def delete(self, study: int) -> None:
-        """Forget a log."""
         self._log(study)
         del self._logs[study]
         self._tokens = {t.id: t for t in self._tokens.values() if t.study != study}
 
     def read(self, study: int, after: int) -> list[Stored]:
-        """Records after a place."""
         return self._log(study).records[after:]
 
     def snapshot(self, study: int) -> tuple[int, bytes] | None:
-        """The last snapshot."""
         return self._log(study).snapshot
 
     @contextmanager
     def writing(self, study: int) -> Iterator[_Writing]:
-        """Lock a log; what was added is kept on a clean end only."""
         log = self._log(study)
         with log.lock:
             writing = _Writing(log)
@@ -110,19 +103,15 @@ class MemoryStorage:
             log.answers = kept | writing.answered
 
     def tokens(self) -> list[Token]:
-        """All tokens."""
         return list(self._tokens.values())
 
     def token(self, token_id: str) -> Token | None:
-        """One token."""
         return self._tokens.get(token_id)
 
     def add_token(self, token: Token) -> None:
-        """Keep a new token."""
         self._tokens[token.id] = token
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        """Mark a token."""
         found = self._tokens.get(token_id)
         if found is None or found.revoked_at is not None:
             return False

@@ -25,7 +25,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from levers.errors import StorageError
-from levers.studies.storage.base import Answer, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -63,7 +63,7 @@ _TOKEN = select(tokens).where(tokens.c.id == bindparam("wanted"))
 _ADD = {"events": insert(events), "answers": insert(answers)}
 
 
-class SqlStorage:
+class SqlStorage(Storage):
     """Logs in a database; the tables are made when it is empty."""
 
     def __init__(self, url: URL) -> None:
@@ -87,7 +87,6 @@ class SqlStorage:
         return self._opened
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
-        """A new study with its first records, in one transaction."""
         try:
             with self._reachable(), self._engine.begin() as connection:
                 made = connection.execute(insert(studies).values(name=name, created_at=records[0].at))
@@ -99,12 +98,10 @@ class SqlStorage:
             raise exists_already(name) from None
 
     def names(self) -> list[tuple[int, str]]:
-        """All studies, oldest first."""
         with self._reading() as connection:
             return [(row.id, row.name) for row in connection.execute(select(studies).order_by(studies.c.id))]
 
     def find(self, name: str) -> int:
-        """The id of a study."""
         with self._reading() as connection:
             found = connection.execute(select(studies.c.id).where(studies.c.name == name)).scalar()
         if found is None:
@@ -112,14 +109,12 @@ class SqlStorage:
         return int(found)
 
     def delete(self, study: int) -> None:
-        """Remove a study, its log and its snapshot."""
         with self.writing(study) as writing:
             for table in (tokens, answers, snapshots, events):
                 writing.connection.execute(delete(table).where(table.c.study_id == study))
             writing.connection.execute(delete(studies).where(studies.c.id == study))
 
     def read(self, study: int, after: int) -> list[Stored]:
-        """Records after a place in the log."""
         with self._reading() as connection:
             records = _Writing(connection, study).read(after)
             if not records and connection.execute(_EXISTS, {"study": study}).one_or_none() is None:
@@ -127,7 +122,6 @@ class SqlStorage:
             return records
 
     def snapshot(self, study: int) -> tuple[int, bytes] | None:
-        """The last snapshot and its place."""
         with self._reading() as connection:
             query = select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
             row = connection.execute(query).one_or_none()
@@ -135,7 +129,6 @@ class SqlStorage:
 
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
-        """Lock the end of a study's log until the transaction ends."""
         with self._reachable(), self._engine.begin() as connection:
             lock = _EXISTS if self._sqlite else _LOCKED
             if connection.execute(lock, {"study": study}).one_or_none() is None:
@@ -145,30 +138,25 @@ class SqlStorage:
             writing.flush()
 
     def tokens(self) -> list[Token]:
-        """All tokens, oldest first."""
         with self._reading() as connection:
             return [Token(*row) for row in connection.execute(_TOKENS)]
 
     def token(self, token_id: str) -> Token | None:
-        """One token."""
         with self._reading() as connection:
             row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
             return None if row is None else Token(*row)
 
     def add_token(self, token: Token) -> None:
-        """Keep a new token."""
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
         with self._reachable(), self._engine.begin() as connection:
             connection.execute(insert(tokens).values(row))
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        """Mark a token."""
         here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
         with self._reachable(), self._engine.begin() as connection:
             return connection.execute(update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
 
     def close(self) -> None:
-        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
