@@ -5,8 +5,8 @@ import pytest
 
 from levers.errors import InvalidSettingError
 
-PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
-SOURCE = Path(__file__).parents[1] / "src" / "levers"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
 
 
 def test_the_skeletons_run_as_they_stand() -> None:
@@ -25,7 +25,10 @@ def test_the_skeletons_run_as_they_stand() -> None:
         load("oven", "sqlite:///none.db")
 
 
-def test_the_files_on_the_map_are_there() -> None:
-    files = re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", PAGE.read_text())
-    assert len(files) > 20
-    assert [name for name in files if not (SOURCE / name).exists()] == []
+@pytest.mark.parametrize(
+    "page", sorted([*PAGE.parent.rglob("*.md"), ROOT / "CONTRIBUTING.md"]), ids=lambda page: page.stem
+)
+def test_files_that_the_docs_name_are_there(page: Path) -> None:
+    files = re.findall(r"`([\w./]+/\w+\.(?:py|css|md))`", page.read_text())
+    places = (ROOT, ROOT / "src" / "levers", ROOT / "src" / "levers" / "core")
+    assert [name for name in files if not any((place / name).exists() for place in places)] == []
