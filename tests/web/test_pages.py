@@ -22,12 +22,9 @@ from levers.charts.facts import Facts
 from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
-from levers.studies.analysis.trials import COLUMNS, HANDED_OUT, TrialFilter, find_trials, level_codes_of
 from levers.studies.library import create_study, list_studies, load_study
-from levers.studies.sheets.cells import level_texts
 from levers.studies.sheets.runs import sheet_columns
 from levers.studies.space_text import parse_text
-from levers.studies.state import TrialState
 from levers.studies.storage.base import Storage
 from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
@@ -436,59 +433,6 @@ def test_hostile_names_stay_text(client: TestClient, storage: Storage) -> None:
     assert answer.status_code == 200
     tidy(answer.text)
     assert len(answer.content) < 3_000_000
-
-
-def mixed(storage: Storage) -> Study:
-    study, rng = oven(storage, tolerance=0.3, who="ann"), np.random.default_rng(2)
-    for i in range(200):
-        trials = study.by(("ann", "bob")[i % 2]).ask(2)
-        for trial in trials[: 1 + i % 2]:
-            study.tell(trial, round(float(rng.normal()), 1))
-        if i % 14 == 0 and len(trials) == 2:
-            study.fail(trials[1], "x")
-    return study
-
-
-def test_trials_equal_the_frame(storage: Storage) -> None:
-    study = mixed(storage)
-    state, frame = study.frozen(), trials_frame(study.state)
-    texts = {f.name: level_texts(f) for f in study.space.factors}
-    for k, factor in enumerate(study.space.factors):
-        found = [texts[factor.name][code] for code in level_codes_of(state, k)]
-        assert found == [str(level) for level in frame[factor.name]]
-    wants = [
-        TrialFilter(),
-        TrialFilter(HANDED_OUT),
-        TrialFilter("COMPLETE", "bob"),
-        TrialFilter(factor="heat", level="mid"),
-        TrialFilter("FAIL"),
-        TrialFilter(block=2),
-    ]
-    for want in wants:
-        kept = frame
-        if want.block is not None:
-            kept = kept.filter(pl.col("block") == want.block)
-        if want.state == HANDED_OUT:
-            kept = kept.filter(pl.col("state") != "WAITING")
-        elif want.state != "all":
-            kept = kept.filter(pl.col("state") == want.state)
-        if want.worker:
-            kept = kept.filter(pl.col("worker") == want.worker)
-        if want.factor:
-            kept = kept.filter(pl.col(want.factor) == want.level)
-        for sort in COLUMNS:
-            for down in (False, True):
-                ordered = kept
-                if sort == "state":
-                    ordered = kept.with_columns(
-                        state=pl.col("state").replace_strict({s.name: int(s) for s in TrialState})
-                    )
-                ordered = ordered.sort([sort, "trial"] if sort != "trial" else ["trial"], nulls_last=True,
-                                       descending=[down, False] if sort != "trial" else [down])  # fmt: skip
-                got = find_trials(state, replace(want, sort=sort, descending=down))
-                assert got.tolist() == ordered["trial"].to_list(), (want, sort, down)
-    by_factor = [find_trials(state, TrialFilter(sort=sort)).tolist() for sort in ("speed", "factor:speed")]
-    assert by_factor[0] == by_factor[1] == frame.sort("speed", maintain_order=True)["trial"].to_list()
 
 
 def test_a_name_with_a_semicolon_is_one_line_of_the_guarantee(client: TestClient, storage: Storage) -> None:

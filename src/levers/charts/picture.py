@@ -421,8 +421,8 @@ def save_plot(study: Study, kind: str, path: str | os.PathLike[str]) -> None:
     >>> import levers, tempfile
     >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_plot(study, "effects", Path(folder) / "effects.svg")
-    ...     [file.name for file in Path(folder).iterdir()]
+    ...     save_plot(study, "effects", f"{folder}/effects.svg")
+    ...     os.listdir(folder)
     ['effects.svg']
     >>> save_plot(study, "effects", "effects.pdf")
     Traceback (most recent call last):

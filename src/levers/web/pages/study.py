@@ -26,9 +26,6 @@ from levers.web.security import address, name_of
 if TYPE_CHECKING:
     from levers.studies.analysis.diagnostics import Additivity
 
-BAR = 1000.0
-"""Width of the bar of runs, in its own units."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -131,6 +128,10 @@ def _expected(best: Best | None) -> str | None:
     return f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
 
 
+BAR = 1000.0
+"""Width of the bar of runs, in its own units."""
+
+
 def _bar(status: Status) -> Bar | None:
     done, to_go = status.n_complete, status.to_go
     most = to_go.worst_case if to_go.worst_case is not None else to_go.now
@@ -140,12 +141,6 @@ def _bar(status: Status) -> Bar | None:
     unit = BAR / (done + max(most, likely))
     words = f"{count(done)} runs made, about {count(likely)} to go, {count(most)} in the worst case"
     return Bar(done * unit, likely * unit, max(most, likely) * unit, words)
-
-
-MOST_ROWS = 100
-"""Runs that a page lists; a sheet has them all."""
-MOST_KEPT = 1_000
-"""Rows that a page has shown and is told about, also when they are out no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +159,15 @@ class OpenRuns:
 
     rows: list[RunRow]
     n_open: int
-    n_waiting: int
-    names: tuple[str, ...]
 
     @property
     def n_more(self) -> int:
         """Runs that are out and not listed."""
         return max(self.n_open - sum(row.trial.state is TrialState.RUNNING for row in self.rows), 0)
+
+
+MOST_ROWS, MOST_KEPT = 100, 1_000
+"""Runs that a page lists, where a sheet has them all; and rows of those that it has shown and are out no longer."""
 
 
 def open_runs(
@@ -192,7 +189,7 @@ def open_runs(
         t = trial.number
         said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(t))
         rows.append(RunRow(trial, said, wanted.get(t, ""), wrong.get(t, "")))
-    return OpenRuns(rows, len(out), view.status.n_waiting, state.spec.space.names)
+    return OpenRuns(rows, len(out))
 
 
 def became(trial: Trial, teller: str | None = None) -> str:

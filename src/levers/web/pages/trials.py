@@ -1,12 +1,13 @@
 """All trials of a study, a page at a time."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
 from levers.charts.view import StudyView
 from levers.studies.analysis import views
-from levers.studies.analysis.trials import COLUMNS, HANDED_OUT, STATES, TrialFilter, find_trials
+from levers.studies.analysis.trials import HANDED_OUT, STATES, TrialFilter, find_trials
 from levers.studies.events import numbers
 from levers.studies.sheets.cells import level_texts
 from levers.studies.sheets.runs import block_numbers
@@ -50,27 +51,13 @@ def trials_page(
 
     space = view.state.spec.space
     chosen = next((f for f in space.factors if f.name == factor), None)
-    return page(
-        request,
-        "trials.html",
-        rows=list(views.trials(view.state, shown)),
-        blocks=block_numbers(view.state, shown).tolist(),
-        n_found=len(found),
-        first=(at - 1) * size + 1,
-        at=at,
-        n_pages=n_pages,
-        sizes=SIZES,
-        size=size,
-        wanted=query,
-        link=link,
-        states=STATES,
-        workers=_workers(view),
-        names=space.names[:MOST_COLUMNS],
-        n_factors=space.n_factors,
-        levels=level_texts(chosen)[:MOST_OPTIONS] if chosen is not None else (),
-        columns=COLUMNS,
-        **context(view),
-    )
+    given: dict[str, Any] = {"wanted": query, "link": link, "states": STATES, "workers": _workers(view)}
+    given |= {"at": at, "n_pages": n_pages, "size": size, "sizes": SIZES}
+    given |= {"n_found": len(found), "first": (at - 1) * size + 1, "rows": list(views.trials(view.state, shown))}
+    given |= {"names": space.names[:MOST_COLUMNS], "n_factors": space.n_factors}
+    given["blocks"] = block_numbers(view.state, shown).tolist()
+    given["levels"] = () if chosen is None else level_texts(chosen)[:MOST_OPTIONS]
+    return page(request, "trials.html", **given, **context(view))
 
 
 def _workers(view: StudyView) -> list[str]:
