@@ -14,8 +14,7 @@ from levers.core.space import Assignment, Level, Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidOutcomeError, InvalidSettingError
 from levers.progress import progress_bar
-
-GOALS = ("maximize", "minimize")
+from levers.studies.settings import GOALS
 
 
 def optimize(

@@ -10,7 +10,8 @@ import polars as pl
 from levers.core.codec import to_json
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, SheetError
-from levers.studies.sheets.runs import block_numbers, sheet_columns
+from levers.studies.events import Numbers, Values
+from levers.studies.sheets.runs import block_numbers, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState
 
@@ -21,15 +22,9 @@ if TYPE_CHECKING:
 def trials_frame(state: StudyState) -> pl.DataFrame:
     """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
     table, n = state.trials, state.trials.n_trials
-    blocks, rows = table.block[:n], table.row[:n]
-    codes = np.empty((n, state.spec.space.n_factors), dtype=np.int16)
-    outcome = np.full(n, np.nan)
-    for i, block in enumerate(state.blocks):
-        here = blocks == i
-        codes[here] = state.spec.merging.expand(block.batch.codes)[rows[here]]
-        outcome[here] = block.values[rows[here]]
+    blocks = table.block[:n]
+    codes, outcome = trial_codes(state, np.arange(n)), trial_outcomes(state, np.arange(n))
     complete = table.state[:n] == TrialState.COMPLETE
-    outcome[~complete] = np.nan
     names = np.array([s.name for s in TrialState])
     stages = np.array([block.batch.stage for block in state.blocks] or [""])
     workers = pl.Series([lease.worker for lease in state.leases] or [""], dtype=pl.String)
@@ -52,6 +47,16 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
         "told_at": _times(told_at),
     }
     return pl.DataFrame(columns)
+
+
+def trial_outcomes(state: StudyState, trials: Numbers) -> Values:
+    """The outcomes of trials, NaN for those that have none."""
+    outcomes = np.full(len(trials), np.nan)
+    complete = state.trials.state[trials] == TrialState.COMPLETE
+    for i, block in enumerate(state.blocks):
+        here = complete & (state.trials.block[trials] == i)
+        outcomes[here] = block.values[state.trials.row[trials[here]]]
+    return outcomes
 
 
 def as_pandas(frame: pl.DataFrame) -> Any:
@@ -82,14 +87,24 @@ SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 """How the name of an exported file may end."""
 
 
-def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
-    """All trials that were handed out, as `export_trials` writes them; or the verdict, as .json for `levers.verify`."""
+def export_suffix(path: str | os.PathLike[str]) -> str:
+    """How the name of a file to export to ends; refused if it is none of `SUFFIXES`, or has no folder.
+
+    >>> export_suffix("trials.CSV")
+    '.csv'
+    """
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise SheetError(f"cannot write {str(target)!r}: its name must end in {', '.join(SUFFIXES[:-1])} or .json")
     if not target.parent.is_dir():
         raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    return suffix
+
+
+def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
+    """All trials that were handed out, as `export_trials` writes them; or the verdict, as .json for `levers.verify`."""
+    target, suffix = Path(path), export_suffix(path)
     if suffix != ".json":
         export_trials(study, target)
         return
@@ -113,10 +128,8 @@ def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
         return
     states = state.trials.state[: state.trials.n_trials]
     which = np.flatnonzero(states != TrialState.WAITING)
-    values = np.full(len(which), np.nan)
-    complete = states[which] == TrialState.COMPLETE
-    for i, block in enumerate(state.blocks):
-        here = complete & (state.trials.block[which] == i)
-        values[here] = block.values[state.trials.row[which[here]]]
+    values = trial_outcomes(state, which)
     names = np.array([s.name for s in TrialState])[states[which]].tolist()
-    write_sheet(path, state.spec.space, **sheet_columns(state, which), outcomes=values, states=names)
+    columns = sheet_columns(state, which)
+    columns["outcomes"], columns["states"] = values, names
+    write_sheet(path, state.spec.space, **columns)
