@@ -10,7 +10,9 @@ import levers
 from levers.cli.app import COMMANDS, load_command
 
 HEAVY = {"joblib", "networkx", "polars", "sqlalchemy", "alembic", "matplotlib", "rich", "typer", "httpx", "fastapi"}
-COMMAND = "import sys; sys.argv[1:] = {words}\nfrom levers.cli.app import main\ntry:\n    main()\nexcept SystemExit: pass\n"
+COMMAND = (
+    "import sys; sys.argv[1:] = {words}\nfrom levers.cli.app import main\ntry:\n    main()\nexcept SystemExit: pass\n"
+)
 STUDY = {"heat": ["low", "high"], "speed": [1, 2, 3]}
 
 

@@ -84,6 +84,8 @@ def plan(
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
+    if settings["expected_noise"] is not None:
+        settings["noise_sd"] = None  # then it is not known
     found = make_plan(parse_levels(levels), **settings)
     if output == "json":
         typer.echo(json.dumps(dataclasses.asdict(found), indent=2))

@@ -45,6 +45,13 @@ SETTINGS = (
         "failure_prob", "probability", "the failure probability", "How often the answer may be worse than that.", 0.1
     ),
     Setting("noise_sd", "positive", "the noise", "Standard deviation of the noise; a study estimates it if unknown."),
+    Setting(
+        "expected_noise",
+        "positive",
+        "the expected noise",
+        "What an unknown noise may turn out to be.",
+        faces=(PLAN,),
+    ),
     Setting("max_parents", "count", "the number of factors that matter", "At most so many factors matter."),
     Setting("min_effect", "positive", "the least effect", "A factor that matters moves the outcome so much."),
     Setting("budget", "count", "the budget", "Runs available, instead of a tolerance."),
