@@ -10,10 +10,16 @@ import levers
 from levers.cli.app import COMMANDS, load_command
 
 HEAVY = {"joblib", "networkx", "polars", "sqlalchemy", "alembic", "matplotlib", "rich", "typer", "httpx", "fastapi"}
-COMMAND = (
-    "import sys; sys.argv[1:] = {words}\nfrom levers.cli.app import main\ntry:\n    main()\nexcept SystemExit: pass\n"
-)
-STUDY = {"heat": ["low", "high"], "speed": [1, 2, 3]}
+COMMAND = """
+import sys
+sys.argv[1:] = {words}
+from levers.cli.app import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+STUDY: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
 
 
 def loaded(code: str, folder: Path) -> set[str]:

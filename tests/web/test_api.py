@@ -403,9 +403,13 @@ def test_trials_are_filtered_sorted_and_paged_as_the_table_says(http: httpx.Clie
         study.tell_many([(trial, outcome(trial.params)) for trial in study.ask(3, worker=worker)])
     study.fail(study.ask(2, worker="bob")[0])
     frame = study.trials_dataframe()
+    in_order: dict[str, list[Any]] = {factor.name: list(factor.levels) for factor in study.space.factors}
+    in_order["state"] = list(TrialState.__members__)  # as they follow each other
     for sort in ("trial", "block", "stage", "state", "heat", "speed", "outcome", "worker", "asked_at", "told_at"):
         for order in ("up", "down"):
-            expected = frame.sort(sort, descending=order == "down", nulls_last=True, maintain_order=True)
+            key = pl.Series([in_order[sort].index(x) for x in frame[sort]]) if sort in in_order else frame[sort]
+            down = order == "down"
+            expected = frame.with_columns(key=key).sort("key", descending=down, nulls_last=True, maintain_order=True)
             got: list[Any] = []
             while len(got) < frame.height:
                 params = {"sort": sort, "order": order, "offset": len(got), "limit": 4}

@@ -460,11 +460,11 @@ def test_everything_that_a_command_says_of_a_study_here_it_says_of_one_there(
         assert "corrected" in run("status", "oven", "--url", url).stdout
         assert run("studies", "--url", url).stdout == run("studies", "--storage", database).stdout
         for command, suffix in (("export", "csv"), ("export", "parquet"), ("plot", "svg")):
-            files = []
+            files: list[Path] = []
             for where in (("--storage", database), ("--url", url)):
                 files.append(tmp_path / f"{command}{len(files)}.{suffix}")
-                words = ("effects",) if command == "plot" else ()
-                assert f"wrote {files[-1]}" in run(command, "oven", *words, "-o", files[-1], *where).stdout
+                kind = ["effects"] if command == "plot" else []
+                assert f"wrote {files[-1]}" in run(command, "oven", *kind, "-o", files[-1], *where).stdout
             if suffix != "svg":
                 assert files[0].read_bytes() == files[1].read_bytes()
         remote = Client(url).load_study("oven")

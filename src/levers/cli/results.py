@@ -11,10 +11,9 @@ from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, on_study, plain, say_json, say_rows
 from levers.cli.output import Format, as_table, console, level_text, print_verdict, table_width
 from levers.core.space import Level
-from levers.errors import InvalidSettingError, NotFinishedError
+from levers.errors import NotFinishedError
 from levers.studies.analysis.describe import several, when
 from levers.studies.analysis.views import EffectRow
-from levers.studies.state import TrialState
 
 if TYPE_CHECKING:
     import polars
@@ -181,14 +180,11 @@ def trials(
     Example:
       levers trials oven --state running --format csv
     """
-    frame, size = at.study.trials_dataframe(), at.study.spec.block_size
-    if size is not None:
-        frame = frame.with_columns((frame["trial"] // size + 1).alias("block"))
-    if state is not None:
-        known = [s.name for s in TrialState]
-        if state.upper() not in known:
-            raise InvalidSettingError(f"there is no state {state!r}; states are {', '.join(known)}")
-        frame = frame.filter(frame["state"] == state.upper())
+    from levers.studies.analysis.tables import trials_frame
+    from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
+
+    now, wanted = at.study.state, TrialFilter(EVERY if state is None else state.upper())
+    frame = trials_frame(now, as_in_sheets=True)[find_trials(now, wanted)]
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:

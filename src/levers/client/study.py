@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -22,6 +22,7 @@ from levers.errors import NoSuchTrialError, SheetError, StorageError
 from levers.experiments.plan import Plan, TradeOff
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
+from levers.studies.files import target_of, whole_file
 from levers.studies.outcomes import past_runs
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
@@ -187,9 +188,12 @@ class RemoteStudy(AnyStudy):
 
     def export(self, path: FileName) -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
-        from levers.studies.analysis.tables import export_suffix
+        from levers.studies.analysis.tables import SUFFIXES
 
-        _write(path, self._transport.get(f"{self._path}/export/{export_suffix(path)[1:]}").content)
+        target, suffix = target_of(path, SUFFIXES, SheetError)
+        answer = self._transport.get(f"{self._path}/export/{suffix[1:]}")
+        with whole_file(target, SheetError) as file:
+            file.write(answer.content)
 
     def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
         """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
@@ -276,44 +280,30 @@ class RemoteStudy(AnyStudy):
 
     def _sheet(self, method: str, path: FileName, **params: Any) -> int:
         """Write a sheet that the service makes to a new file, unless there is nothing on it."""
-        kind, target = _kind(path), Path(path)
+        target, suffix = target_of(path, tuple(_TYPES), SheetError)
         if target.exists():
             raise SheetError(f"{target} is there already; choose another file")
-        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-            raise SheetError(f"cannot write {str(target)!r}: its folder is not there, or cannot be written to")
-        answer = self._transport.send(method, f"{self._path}/sheet", format=kind, **params)
+        if not os.access(target.parent, os.W_OK):
+            raise SheetError(f"cannot write {str(target)!r}: its folder cannot be written to")
+        answer = self._transport.send(method, f"{self._path}/sheet", format=suffix[1:], **params)
         n = int(answer.headers["levers-runs"])
         if n:
-            _write(path, answer.content, "; the runs are out, `ask --again` writes them once more", mode="xb")
+            try:
+                with whole_file(target, SheetError) as file:
+                    file.write(answer.content)
+            except SheetError as error:
+                raise SheetError(f"{error}; the runs are out, `ask --again` writes them once more") from None
         return n
 
     def _upload(self, method: str, where: str, path: FileName, **params: Any) -> Any:
-        kind = _TYPES["." + _kind(path)]
+        kind = _TYPES.get(Path(path).suffix.lower())
+        if kind is None:
+            raise SheetError(f"the name of a sheet must end in .csv, .tsv or .xlsx, not {os.fspath(path)!r}")
         try:
             content = Path(path).read_bytes()
         except OSError as error:
             raise SheetError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}") from None
         return self._transport.send(method, f"{self._path}/{where}", content, kind, **params).json()
-
-
-def _kind(path: FileName) -> str:
-    """The kind of sheet, by the file's name.
-
-    >>> _kind("runs.XLSX")
-    'xlsx'
-    """
-    suffix = Path(path).suffix.lower()
-    if suffix not in _TYPES:
-        raise SheetError(f"the name of a sheet must end in .csv, .tsv or .xlsx, not {os.fspath(path)!r}")
-    return suffix[1:]
-
-
-def _write(path: FileName, content: bytes, hint: str = "", mode: Literal["wb", "xb"] = "wb") -> None:
-    try:
-        with open(path, mode) as file:
-            file.write(content)
-    except OSError as error:
-        raise SheetError(f"cannot write {os.fspath(path)!r}: {error.strerror or error}{hint}") from None
 
 
 def _known(trial: Trial | int) -> int:

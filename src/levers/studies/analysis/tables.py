@@ -11,6 +11,7 @@ from levers.core.codec import to_json
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, SheetError
 from levers.studies.events import Numbers, Values
+from levers.studies.files import target_of, whole_file
 from levers.studies.sheets.runs import block_numbers, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from levers.studies.study import Study
 
 
-def trials_frame(state: StudyState) -> pl.DataFrame:
-    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
+def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFrame:
+    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times.
+
+    Blocks are those of the design; with `as_in_sheets`, those that run sheets have, which follow the block size.
+    """
     table, n = state.trials, state.trials.n_trials
     blocks = table.block[:n]
     codes, outcome = trial_codes(state, np.arange(n)), trial_outcomes(state, np.arange(n))
@@ -34,7 +38,7 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
     told_at = np.where(complete, table.told_at[:n], np.nan)
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
-        "block": pl.Series(blocks + 1),
+        "block": pl.Series(block_numbers(state, np.arange(n)) if as_in_sheets else blocks + 1),
         "stage": pl.Series(stages[blocks], dtype=pl.String),
         "state": pl.Series(names[table.state[:n]], dtype=pl.String),
     }
@@ -87,49 +91,26 @@ SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 """How the name of an exported file may end."""
 
 
-def export_suffix(path: str | os.PathLike[str]) -> str:
-    """How the name of a file to export to ends; refused if it is none of `SUFFIXES`, or has no folder.
-
-    >>> export_suffix("trials.CSV")
-    '.csv'
-    """
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise SheetError(f"cannot write {str(target)!r}: its name must end in {', '.join(SUFFIXES[:-1])} or .json")
-    if not target.parent.is_dir():
-        raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
-    return suffix
-
-
 def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
     """All trials that were handed out, as `export_trials` writes them; or the verdict, as .json for `levers.verify`."""
-    target, suffix = Path(path), export_suffix(path)
+    target, suffix = target_of(path, SUFFIXES, SheetError)
     if suffix != ".json":
         export_trials(study, target)
         return
     text = to_json(study.verdict()) + "\n"
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    with whole_file(target, SheetError) as file:
+        file.write(text.encode())
 
 
 def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
     """All trials that were handed out: .csv, .tsv or .xlsx as a sheet that `tell` and `import` read, or .parquet."""
     state = study.frozen()  # others may write meanwhile
     if Path(path).suffix.lower() == ".parquet":
-        frame = trials_frame(state)
-        blocks = pl.Series("block", block_numbers(state, frame["trial"].to_numpy()))
-        try:
-            frame.with_columns(blocks).write_parquet(Path(path))
-        except OSError as error:
-            raise SheetError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        with whole_file(Path(path), SheetError) as file:
+            trials_frame(state, as_in_sheets=True).write_parquet(file)
         return
     states = state.trials.state[: state.trials.n_trials]
     which = np.flatnonzero(states != TrialState.WAITING)
     values = trial_outcomes(state, which)
     names = np.array([s.name for s in TrialState])[states[which]].tolist()
-    columns = sheet_columns(state, which)
-    columns["outcomes"], columns["states"] = values, names
-    write_sheet(path, state.spec.space, **columns)
+    write_sheet(path, state.spec.space, **sheet_columns(state, which, values, names))

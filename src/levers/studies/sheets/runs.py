@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,7 +11,7 @@ import numpy as np
 
 from levers.core.space import Codes
 from levers.errors import LeversError, SheetError
-from levers.studies.events import Numbers
+from levers.studies.events import Numbers, Values
 from levers.studies.outcomes import check_correctable, new_outcomes, outcome_number
 from levers.studies.sheets.cells import MAX_LISTED, raise_rows
 from levers.studies.sheets.read import Sheet, read_sheet
@@ -141,9 +142,17 @@ def import_sheet(study: "Study", path: AnySheet, note: str) -> int:
     return study.import_arrays(sheet.codes[sheet.filled], sheet.outcomes[sheet.filled], note)
 
 
-def sheet_columns(state: StudyState, trials: Numbers) -> SheetColumns:
-    """The columns of a sheet."""
-    return {"trials": trials, "blocks": block_numbers(state, trials), "codes": trial_codes(state, trials)}
+def sheet_columns(
+    state: StudyState, trials: Numbers, outcomes: Values | None = None, states: Sequence[str] | None = None
+) -> SheetColumns:
+    """The columns of a sheet of some trials."""
+    return {
+        "trials": trials,
+        "blocks": block_numbers(state, trials),
+        "codes": trial_codes(state, trials),
+        "outcomes": outcomes,
+        "states": states,
+    }
 
 
 def trial_codes(state: StudyState, trials: Numbers) -> Codes:
