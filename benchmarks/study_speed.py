@@ -174,7 +174,7 @@ def a_million(folder: Path) -> bool:
     study = at_the_long_block(url, 1_030_000)
     due = study.ask_numbers(2**40)
     outcomes = np.random.default_rng(1).normal(size=len(due))
-    write_sheet(path, study.space, **sheet_columns(study.state, due), outcomes=outcomes)
+    write_sheet(path, study.space, **sheet_columns(study.state, due, outcomes))
     size = path.stat().st_size / 2**20
     ran = subprocess.run([sys.executable, __file__, "--tell", url, path], stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(ran.stdout)

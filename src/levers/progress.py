@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 Advance: TypeAlias = Callable[[int, str], None]
 """Called with how much more is done, and what is being done now."""
 
@@ -18,6 +15,19 @@ def progress_bar(title: str, total: int | None, shown: bool = True) -> Iterator[
     >>> with progress_bar("runs", 10, shown=False) as advance:
     ...     advance(10, "phase 1")
     """
+    if not shown:
+        yield lambda done, now: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -26,12 +36,7 @@ def progress_bar(title: str, total: int | None, shown: bool = True) -> Iterator[
         TimeRemainingColumn(),
         TextColumn("{task.fields[now]}", style="dim"),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, now="")
-
-        def advance(done: int, now: str) -> None:
-            progress.update(task, advance=done, now=now)
-
-        yield advance
-        done = progress.tasks[0].completed
-        progress.update(task, now="", total=done)  # an early finish is a full bar
+        yield lambda done, now: progress.update(task, advance=done, now=now)
+        progress.update(task, now="", total=progress.tasks[0].completed)  # an early finish is a full bar

@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_written_is_found_before_runs_are_handed_out(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("levers.cli.runs.write_runs", full)
+        patched.setattr("levers.studies.sheets.runs.write_runs", full)
         refused("ask oven -n 3 --sheet runs.csv", r"; the runs are out: levers ask oven --again --sheet runs\.csv$")
     assert n_out() == 3
     assert "wrote 3 runs" in ok("ask oven --again --sheet runs.csv")

@@ -1,5 +1,6 @@
 """The client does what a local study does, gives the same values and errors, and survives a server that dies."""
 
+import inspect
 import json
 import os
 import signal
@@ -20,11 +21,13 @@ from typer.testing import CliRunner, Result
 
 import levers
 from levers.cli.app import app
+from levers.client import Client, RemoteStudy
 from levers.client.transport import Transport
 from levers.errors import (
     InvalidOutcomeError,
     InvalidSettingError,
     InvalidSpaceError,
+    LeversError,
     NoSuchStudyError,
     NoSuchTrialError,
     NotFinishedError,
@@ -35,6 +38,7 @@ from levers.errors import (
     TokenError,
     TrialError,
 )
+from levers.studies.log import freeze
 from levers.studies.storage.registry import open_storage
 from levers.studies.study import NoOutcomeWarning
 from levers.studies.tokens import create_token
@@ -409,3 +413,81 @@ def test_the_address_and_the_token_may_be_variables(
         assert token not in run("ask", "--help").output
         monkeypatch.setenv("LEVERS_URL", "http://127.0.0.1:1")
         assert json.loads(run("ask", "oven", "--format", "json", "--storage", database).stdout)[0]["trial"] == 1
+
+
+ONLY_HERE = {
+    *("storage", "id", "who", "by", "once", "writing", "shares_log_with", "warns"),  # about the storage and its log
+    *("ask_numbers", "tell_arrays", "import_arrays", "take", "log_page"),  # what the service itself answers with
+}
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+def test_a_study_on_a_service_has_the_verbs_of_one_here() -> None:
+    here, there = public(levers.Study), public(RemoteStudy)
+    assert set(here) - set(there) == ONLY_HERE - {"storage", "id", "who"}  # which are attributes of each study
+    assert set(there) <= set(here)
+    for name, verb in there.items():
+        assert inspect.isfunction(verb) == inspect.isfunction(here[name]), name
+        if inspect.isfunction(verb):
+            ours, theirs = (
+                [(one.name, one.kind, one.default) for one in inspect.signature(kind).parameters.values()]
+                for kind in (here[name], verb)
+            )
+            assert ours == theirs, name
+
+
+def test_everything_that_a_command_says_of_a_study_here_it_says_of_one_there(
+    serve: Serve, database: str, tmp_path: Path
+) -> None:
+    study = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7, block_size=4, storage=database)
+    study.optimize(outcome)
+    study.correct(3, 2.5, "typo")
+    with serve(database) as url:
+        for words in (
+            ("effects", "--format", "csv"),
+            ("forecast", "--format", "json"),
+            ("trials", "--format", "csv"),
+            ("trials", "--state", "complete"),
+            ("log", "--format", "csv"),
+            ("status",),
+        ):
+            told = [run(words[0], "oven", *words[1:], *where) for where in (("--storage", database), ("--url", url))]
+            assert told[0].exit_code == 0
+            assert told[0].stdout == told[1].stdout, words
+        assert "corrected" in run("status", "oven", "--url", url).stdout
+        assert run("studies", "--url", url).stdout == run("studies", "--storage", database).stdout
+        for command, suffix in (("export", "csv"), ("export", "parquet"), ("plot", "svg")):
+            files: list[Path] = []
+            for where in (("--storage", database), ("--url", url)):
+                files.append(tmp_path / f"{command}{len(files)}.{suffix}")
+                kind = ["effects"] if command == "plot" else []
+                assert f"wrote {files[-1]}" in run(command, "oven", *kind, "-o", files[-1], *where).stdout
+            if suffix != "svg":
+                assert files[0].read_bytes() == files[1].read_bytes()
+        remote = Client(url).load_study("oven")
+        assert freeze(remote.state) == freeze(study.state)
+        assert remote.log() == study.log()
+        assert remote.corrections() == study.corrections()
+
+
+def test_errors_say_over_http_what_they_are_about(serve: Serve, database: str, tmp_path: Path) -> None:
+    study = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7, storage=database)
+    sheet = tmp_path / "runs.csv"
+    study.ask_sheet(sheet, 3)
+    sheet.write_text(sheet.read_text().replace(",\n", ",x\n"))
+    with serve(database) as url:
+        remote = Client(url).load_study("oven")
+        caught = []
+        for one in (study, remote):
+            with pytest.raises(SheetError) as error:
+                one.tell_sheet(sheet)
+            caught.append(error.value)
+        here, there = caught
+        assert there.n_wrong == here.n_wrong == 3
+        assert (there.rows, there.problems, str(there)) == (here.rows, here.problems, str(here))
+        with pytest.raises(LeversError) as refused:
+            Client(url).create_study("two", FACTORS, tolerance=0.5, max_parents=9)
+        assert refused.value.field == "max_parents"

@@ -23,7 +23,7 @@ from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
 from levers.studies.library import create_study, list_studies, load_study
-from levers.studies.sheets.runs import sheet_columns
+from levers.studies.sheets.runs import trial_codes
 from levers.studies.space_text import parse_text
 from levers.studies.storage.base import Storage
 from levers.studies.storage.registry import open_storage
@@ -491,7 +491,7 @@ def test_a_hundred_thousand_trials(client: TestClient, storage: Storage) -> None
     effects[:6] = 0.6 * np.random.default_rng(2).normal(size=(6, 4))
     while n < 100_000 and not study.is_finished:
         due = study.ask_numbers(min(25_000, 100_000 - n))
-        codes = sheet_columns(study.state, due)["codes"]
+        codes = trial_codes(study.state, due)
         n += study.tell_arrays(due, effects[np.arange(30), codes].sum(axis=1) + rng.normal(size=len(due)))
     assert n == 100_000
     client.get("/")

@@ -23,8 +23,8 @@ from levers.charts.view import StudyView
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
 from levers.studies.files import target_of, whole_file
+from levers.studies.run import AnyStudy
 from levers.studies.state import StudyState
-from levers.studies.study import Study
 
 try:
     from matplotlib import style
@@ -415,7 +415,7 @@ SUFFIXES = (".png", ".svg", ".html")
 __all__ = ["PLOTS", "SUFFIXES", "save_plot"]
 
 
-def save_plot(study: Study, kind: str, path: str | os.PathLike[str]) -> None:
+def save_plot(study: AnyStudy, kind: str, path: str | os.PathLike[str]) -> None:
     """Write one of `PLOTS` as .png, .svg or .html, by the path's suffix. The file is there whole or not at all.
 
     >>> import levers, tempfile

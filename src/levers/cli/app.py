@@ -1,51 +1,116 @@
-"""The `levers` command."""
+"""The `levers` command: which commands there are, and where. A command's module is imported when the command runs."""
 
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from levers.algorithms.registry import described
-from levers.cli.options import CommandWithNumbers
-from levers.cli.research import compare, demo, plan, reproduce
-from levers.cli.results import effects, export, forecast, log, plot, status, trials, verdict
-from levers.cli.runs import ask, correct, fail, import_past, tell
-from levers.cli.service import dashboard, storage_app, token_app
-from levers.cli.studies import copy, create, delete, merge, studies
 from levers.errors import LeversError, NotFinishedError
+
+COMMANDS = {
+    "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
+    "plan": (
+        "research:plan",
+        "Say how many runs a study takes, what each assumption buys, and how far from the limits that is.",
+    ),
+    "compare": ("research:compare", "Compare algorithms on the same random worlds of the paper."),
+    "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
+    "create": ("studies:create", "Begin a study."),
+    "studies": ("studies:studies", "List the studies."),
+    "ask": (
+        "runs:ask",
+        "Get runs to make, as a sheet to fill in or on the screen. Their order is random on purpose: keep it.",
+    ),
+    "tell": (
+        "runs:tell",
+        "Tell outcomes: one trial, or a filled-in sheet. A wrong row refuses the whole sheet; twice the same is fine.",
+    ),
+    "fail": ("runs:fail", "Say that a run gave no outcome; it will be asked for again."),
+    "correct": (
+        "runs:correct",
+        "Correct outcomes that were told wrong. Decisions that rested on them are taken again, and the changes shown.",
+    ),
+    "import": (
+        "runs:import_past",
+        "Take in past runs that the study did not ask for. They count from the next decision on.",
+    ),
+    "status": ("results:status", "Where a study stands: runs made, runs to go, the leading setting, corrections."),
+    "effects": (
+        "results:effects",
+        "What each level loses against the leading one, with intervals that all hold at once.",
+    ),
+    "forecast": ("results:forecast", "How many runs are still to go."),
+    "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3 while the study is not finished."),
+    "trials": ("results:trials", "List the trials."),
+    "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),
+    "export": (
+        "results:export",
+        "Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.",
+    ),
+    "plot": ("results:plot", "Draw a picture of a study."),
+    "copy": ("studies:copy", "Copy a study with its whole log, under another name or to another storage."),
+    "merge": (
+        "studies:merge",
+        "Go on with levers that influence each other studied as one: a new study, with the runs so far as evidence.",
+    ),
+    "delete": ("studies:delete", "Remove a study and everything that was told to it."),
+    "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
+    "algorithms": ("research:algorithms", "List the algorithms by name."),
+    "token": ("service:token_app", "Tokens for the service."),
+    "storage": ("service:storage_app", "Look after a storage."),
+}
+"""Each command's module and function, and its line in `levers --help`, in the order in which they are listed."""
+
+WITH_NUMBERS = ("tell", "fail", "correct")
+"""Commands whose arguments may be negative numbers."""
+
+
+def load_command(name: str) -> Any:
+    """A command with its options, from its module."""
+    module, function = COMMANDS[name][0].split(":")
+    found = getattr(import_module(f"levers.cli.{module}"), function)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    if name in WITH_NUMBERS:
+        from levers.cli.options import CommandWithNumbers
+
+        single.command(name, cls=CommandWithNumbers)(found)
+    else:
+        single.command(name)(found)
+    return typer.main.get_command(single)
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are known by name and help line, and loaded when one of them is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments begin with."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else load_command(name), rest
+
 
 app = typer.Typer(
     name="levers",
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
     epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 130 interrupted.",
 )
-app.command()(demo)
-app.command()(plan)
-app.command()(compare)
-app.command()(reproduce)
-app.command()(create)
-app.command()(studies)
-app.command()(ask)
-for with_numbers in (tell, fail, correct):
-    app.command(cls=CommandWithNumbers)(with_numbers)
-app.command("import")(import_past)
-for command in (status, effects, forecast, verdict, trials, log, export, plot, copy, merge, delete):
-    app.command()(command)
-app.command()(dashboard)
-app.add_typer(token_app, name="token")
-app.add_typer(storage_app, name="storage")
 
 
-@app.command()
-def algorithms() -> None:
-    """List the algorithms by name."""
-    for name, text in described():
-        typer.echo(f"{name:26} {text}")
+def _listed() -> None:
+    """Stands for a command in the list of all."""
+
+
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(_listed)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,32 +1,31 @@
 """What the commands share: options, numbers as typed, opening a study, printing rows."""
 
 import dataclasses
+import functools
+import inspect
 import json
 import math
+import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 from typer.core import TyperCommand
 
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
 from levers.errors import InvalidSettingError, StudyError
-from levers.studies.analysis.describe import several as several
-from levers.studies.analysis.describe import when as when
-from levers.studies.analysis.views import Status
 from levers.studies.library import load_study
-from levers.studies.sheets.cells import outcome_numbers
-from levers.studies.state import Trial
+from levers.studies.settings import settings_of
+from levers.studies.sheets.cells import typed_number
 from levers.studies.storage.registry import DEFAULT_STORAGE, VARIABLE
 from levers.studies.study import Study
 
 if TYPE_CHECKING:
-    from levers.client import RemoteStudy
+    from levers.client import Client, RemoteStudy
 
 _NEGATIVE = re.compile(r"-[0-9.,][0-9.,eE+-]*")
 _MINUS = "\u2212"
@@ -65,15 +64,9 @@ def outcome(text: str) -> float:
     >>> outcome("1,5"), outcome("-2e3"), outcome("nan")
     (1.5, -2000.0, nan)
     """
-    plain = text.strip().replace(_MINUS, "-")
-    if plain.lower() == "nan":
+    if text.strip().lower() == "nan":
         return math.nan
-    values, faults = outcome_numbers(pl.Series([plain]), decimal_comma=False)
-    if any(fault.places.size for fault in faults) and not math.isnan(values[0]):
-        raise InvalidSettingError(next(fault.reason(0) for fault in faults if fault.places.size))
-    if math.isnan(values[0]):
-        raise InvalidSettingError(f"the outcome must be a number, not {plain!r}; `levers fail` reports a run without")
-    return float(values[0])
+    return typed_number(text, hint="; `levers fail` reports a run without")
 
 
 Name = Annotated[str, typer.Argument(help="The study's name.", metavar="NAME", autocompletion=lambda: study_names())]
@@ -93,32 +86,101 @@ TokenOption = Annotated[
 ]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the log; your login name if not given.")]
 DEFAULT = DEFAULT_STORAGE
+_PLACE = {"storage": (StorageOption, DEFAULT), "url": (UrlOption, None), "token": (TokenOption, None)}
+"""Options that say where a study is."""
+
+Command = Callable[..., None]
+
+
+def with_settings(face: str, **defaults: Any) -> Callable[[Command], Command]:
+    """A command with an option for each setting of a study; they come as keyword arguments."""
+
+    def decorate(command: Command) -> Command:
+        made = {}
+        for setting in settings_of(face):
+            if setting.kind not in ("combinations", "groups"):  # which the command line spells in its own way
+                default = defaults.get(setting.name, setting.default)
+                kind = setting.type if default is not None else setting.type | None
+                made[setting.name] = (Annotated[kind, typer.Option(help=setting.help)], default)
+        return _with_options(command, made)
+
+    return decorate
+
+
+def on_study(*, by: bool = False) -> Callable[[Command], Command]:
+    """A command about one study, which gets it as its first argument: from a storage, or from a service.
+
+    It has options that say where the study is and, with `by`, who changes it.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def reach(context: typer.Context, name: str, **given: Any) -> None:
+            own = {key: value for key, value in given.items() if key not in (*_PLACE, "by")}
+            command(Reached(context, name), **own)
+
+        named = {"context": (typer.Context, Parameter.empty), "name": (Name, Parameter.empty)}
+        return _with_options(reach, {**_PLACE, **({"by": (By, None)} if by else {})}, named)
+
+    return decorate
+
+
+def _with_options(command: Command, more: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> Command:
+    """The command with these options behind its own (the format stays last), and others instead of its first argument.
+
+    Typer makes a command's options from its signature.
+    """
+    own = list(inspect.signature(command).parameters.values())
+    own = [one for one in own[0 if first is None else 1 :] if one.kind is not Parameter.VAR_KEYWORD]
+    made = [
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind) for name, (kind, default) in some]
+        for some in ((first or {}).items(), more.items())
+    ]
+    last = [one for one in own if one.name in ("storage", "output")]
+    all_of_them = [*made[0], *(one for one in own if one not in last), *made[1], *last]
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=Parameter.KEYWORD_ONLY) for one in all_of_them]
+    )
+    return command
+
+
+class Reached:
+    """The study that a command is about, and how the command was called."""
+
+    def __init__(self, context: typer.Context, name: str) -> None:
+        self._context = context
+        self.name = name
+        client = service(context)
+        given = context.params
+        if client is None:
+            self.study: Study | RemoteStudy = open_study(name, given["storage"], given.get("by"))
+        elif given.get("by") is not None:
+            raise InvalidSettingError("--by is for studies here; a service has the name from the token's note")
+        else:
+            self.study = client.study(name)
+
+    def command(self, *words: object) -> str:
+        """Another command about it, with the service's address if that was typed."""
+        url = ("--url", self._context.params["url"]) if _typed(self._context, "url") else ()
+        return command(words[0], self.name, *words[1:], *url)
+
+
+def service(context: typer.Context) -> "Client | None":
+    """The service that a command's options name, or None for a storage. What is typed counts more than a variable."""
+    url = context.params["url"]
+    if url is None or (_typed(context, "storage") and not _typed(context, "url")):
+        return None
+    if _typed(context, "storage"):
+        raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
+    from levers.client import Client
+
+    return Client(url, context.params["token"] or None)
 
 
 def open_study(name: str, storage: str, by: str | None = None) -> Study:
     """A study that exists; a file that does not is not made by looking for it."""
     check_exists(name, storage)
     return load_study(name, storage, who=by)
-
-
-def reach_study(context: typer.Context, name: str) -> "Study | RemoteStudy":
-    """A study here, or the one that a service keeps, as the command's options say."""
-    given = context.params
-    url, by = given["url"], given.get("by")
-    if url is None or (_typed(context, "storage") and not _typed(context, "url")):
-        return open_study(name, given["storage"], by)  # what is typed counts more than a variable
-    if _typed(context, "storage"):
-        raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
-    if by is not None:
-        raise InvalidSettingError("--by is for studies here; a service has the name from the token's note")
-    from levers.client import Client
-
-    return Client(url, given["token"] or None).study(name)
-
-
-def at_url(context: typer.Context, *words: object) -> str:
-    """Like `command`, with the service's address if that was typed."""
-    return command(*words, *(("--url", context.params["url"]) if _typed(context, "url") else ()))
 
 
 def _typed(context: typer.Context, option: str) -> bool:
@@ -138,6 +200,8 @@ def check_exists(name: str, storage: str) -> None:
 
 def missing_file(storage: str) -> str | None:
     """The file of a SQLite storage that does not exist; None when it does, or when the storage is no file."""
+    if re.fullmatch(r"sqlite:///[\w./-]+", storage) and not os.path.exists(storage.removeprefix("sqlite:///")):
+        return storage.removeprefix("sqlite:///")  # the usual case, without SQLAlchemy
     from levers.studies.storage.sql import parse_url  # SQLAlchemy takes a while to import
 
     url = parse_url(storage)
@@ -192,46 +256,3 @@ def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str
     else:
         out = console()
         out.print(rows_as_table(rows, title, out.width, drop))
-
-
-@dataclass(frozen=True, slots=True)
-class StudyRow:
-    """A study in a list."""
-
-    drop: ClassVar[tuple[str, ...]] = ("updated", "goal", "algorithm", "n_factors", "to_go", "n_complete", "state")
-    """Columns that a narrow screen goes without, the least important first."""
-
-    name: str
-    state: str
-    algorithm: str
-    goal: str
-    n_factors: int
-    n_complete: int
-    to_go: int | None
-    updated: str
-
-    @classmethod
-    def of(cls, status: Status) -> "StudyRow":
-        """From its status."""
-        likely = status.to_go.likely
-        return cls(
-            status.name,
-            status.state,
-            status.algorithm,
-            status.goal,
-            status.n_factors,
-            status.n_complete,
-            likely,
-            when(status.updated_at),
-        )
-
-
-def trial_row(trial: Trial, block: int) -> dict[str, Any]:
-    """A trial as one flat record."""
-    return {
-        "trial": trial.number,
-        "block": block,
-        "state": trial.state.name,
-        **trial.params,
-        "outcome": trial.value,
-    }

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -16,7 +16,8 @@ from rich.text import Text
 
 from levers.algorithms.base import Problem, Verdict
 from levers.algorithms.modl import Modl
-from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
+from levers.algorithms.registry import DEFAULT_ALGORITHM, described, make_algorithm
+from levers.cli.options import with_settings
 from levers.cli.output import Format, console, print_verdict, rows_as_csv, rows_as_json, rows_as_table
 from levers.cli.service import import_serving, serve_storage
 from levers.core.certificates.sample_size import SCHEDULES
@@ -33,6 +34,7 @@ from levers.reproduction.report import write_report
 from levers.reproduction.run import ALL, all_tasks
 from levers.reproduction.run import reproduce as run_experiments
 from levers.reproduction.sweeps import Task
+from levers.studies.settings import PLAN
 from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.worlds.named import factory_line
@@ -66,16 +68,11 @@ def parse_levels(text: str) -> list[int]:
     return sizes
 
 
+@with_settings(PLAN, noise_sd=1.0)
 def plan(
     levels: Annotated[str, typer.Option(help="Levels of each factor: 4x10, or 3,4,5, or a mix.")],
-    tolerance: Annotated[float | None, typer.Option(help="How far from the best is good enough.")] = None,
-    failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that.")] = 0.1,
-    noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
-    max_parents: Annotated[int | None, typer.Option(help="At most so many factors matter.")] = None,
-    min_effect: Annotated[float | None, typer.Option(help="A factor that matters moves the outcome so much.")] = None,
-    budget: Annotated[int | None, typer.Option(help="Runs available, instead of a tolerance.")] = None,
-    certificate: Annotated[str, typer.Option(help="slippage, proven or subgaussian.")] = "slippage",
     output: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    **settings: Any,
 ) -> None:
     """Say how many runs a study takes, what each assumption buys, and how far from the limits that is.
 
@@ -87,16 +84,9 @@ def plan(
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
-    found = make_plan(
-        parse_levels(levels),
-        tolerance=tolerance,
-        failure_prob=failure_prob,
-        noise_sd=noise_sd,
-        max_parents=max_parents,
-        min_effect=min_effect,
-        budget=budget,
-        certificate=certificate,
-    )
+    if settings["expected_noise"] is not None:
+        settings["noise_sd"] = None  # then it is not known
+    found = make_plan(parse_levels(levels), **settings)
     if output == "json":
         typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
     else:
@@ -322,3 +312,9 @@ def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed
         f"and the levers named are {'exactly' if found == true else 'not exactly'} those that matter "
         f"(best: {', '.join(f'{name} {best[name]}' for name in sorted(true))})."
     )
+
+
+def algorithms() -> None:
+    """List the algorithms by name."""
+    for name, text in described():
+        typer.echo(f"{name:26} {text}")

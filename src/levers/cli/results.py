@@ -2,58 +2,32 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from levers.algorithms.base import PAST, Verdict
-from levers.cli.options import (
-    DEFAULT,
-    FormatOption,
-    Name,
-    StorageOption,
-    TokenOption,
-    UrlOption,
-    at_url,
-    open_study,
-    plain,
-    reach_study,
-    say_json,
-    say_rows,
-    when,
-)
+from levers.cli.options import FormatOption, Reached, on_study, plain, say_json, say_rows
 from levers.cli.output import Format, as_table, console, level_text, print_verdict, table_width
 from levers.core.space import Level
-from levers.errors import InvalidSettingError, NotFinishedError
-from levers.studies.analysis.describe import several, words
-from levers.studies.events import Record
-from levers.studies.sheets.runs import block_numbers
-from levers.studies.state import TrialState
-from levers.studies.study import Study
+from levers.errors import NotFinishedError
+from levers.studies.analysis.describe import several, when
+from levers.studies.analysis.views import EffectRow
 
 if TYPE_CHECKING:
     import polars
 
-    from levers.client import RemoteStudy
 
-
-def status(
-    context: typer.Context,
-    name: Name,
-    storage: StorageOption = DEFAULT,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    output: FormatOption = Format.table,
-) -> None:
+@on_study()
+def status(at: Reached, output: FormatOption = Format.table) -> None:
     """Where a study stands: runs made, runs to go, the leading setting, corrections.
 
     \b
     Example:
       levers status oven
     """
-    study = reach_study(context, name)
+    study = at.study
     found, best = study.status(), study.best()
     if output is Format.json:
         say_json({**plain(found), "best": None if best is None else {**plain(best), "params": dict(best.params)}})
@@ -79,32 +53,33 @@ def status(
             typer.echo(f"  within {best.within:.3g} of the best with probability {sure}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
-    corrections = study.state.corrections if isinstance(study, Study) else []  # a service has them in its log
-    for correction in corrections[-5:]:
+    for correction in study.corrections()[-5:]:
         typer.echo(
             f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
             f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
         )
 
 
-def effects(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+@on_study()
+def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
     \b
     Example:
       levers effects oven --format csv
     """
-    _say_effects(open_study(name, storage), output)
+    _say_effects(at.study.effects(), output)
 
 
-def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+@on_study()
+def forecast(at: Reached, output: FormatOption = Format.table) -> None:
     """How many runs are still to go.
 
     \b
     Example:
       levers forecast oven
     """
-    found = open_study(name, storage).forecast()
+    found = at.study.forecast()
     if output is Format.table:
         typer.echo(str(found))
     elif output is Format.json:
@@ -113,32 +88,27 @@ def forecast(name: Name, storage: StorageOption = DEFAULT, output: FormatOption 
         say_rows([found], output, "")
 
 
-def verdict(
-    context: typer.Context,
-    name: Name,
-    storage: StorageOption = DEFAULT,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    output: FormatOption = Format.table,
-) -> None:
+@on_study()
+def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     """The answer and its guarantee. Exit code 3 while the study is not finished.
 
     \b
     Example:
       levers verdict oven --format json
     """
-    study = reach_study(context, name)
+    study = at.study
     if not study.is_finished:
-        raise NotFinishedError(f"{name!r} is not finished: {study.forecast()}; {at_url(context, 'status', name)}")
-    found = study.verdict()
+        raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")
+    if output is Format.csv:
+        _say_effects(study.effects(), output)
+        return
+    found, params = study.verdict(), study.best_params
     if output is Format.table:
-        _print_verdict(study, found)
-    elif output is Format.csv:
-        _say_effects(study, output)
+        _print_verdict(found, params)
     else:
         say_json(
             {
-                "assignment": dict(study.best_params),
+                "assignment": dict(params),
                 "tolerance": found.tolerance,
                 "failure_prob": found.failure_prob,
                 "guarantee": found.statement,
@@ -154,9 +124,9 @@ def verdict(
         )
 
 
-def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
+def _print_verdict(found: Verdict, params: Mapping[str, Level]) -> None:
     print_verdict(console(), found)
-    typer.echo(f"Set {_settings(study.best_params)}.")
+    typer.echo(f"Set {_settings(params)}.")
     typer.echo(
         f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
         f"{found.statement}."
@@ -166,8 +136,7 @@ def _print_verdict(study: "Study | RemoteStudy", found: Verdict) -> None:
     typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
 
 
-def _say_effects(study: "Study | RemoteStudy", output: Format) -> None:
-    rows = study.effects()
+def _say_effects(rows: list[EffectRow], output: Format) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
     say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
@@ -177,11 +146,11 @@ def _settings(params: Mapping[str, Level]) -> str:
     return ", ".join(f"{factor}={level_text(level)}" for factor, level in params.items())
 
 
+@on_study()
 def plot(
-    name: Name,
+    at: Reached,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination or forecast.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .svg or .html file.")],
-    storage: StorageOption = DEFAULT,
 ) -> None:
     """Draw a picture of a study.
 
@@ -192,17 +161,17 @@ def plot(
     """
     from levers.charts.picture import save_plot
 
-    save_plot(open_study(name, storage), kind, output)
+    save_plot(at.study, kind, output)
     typer.echo(f"wrote {output}")
 
 
 MOST_ROWS = 50
 
 
+@on_study()
 def trials(
-    name: Name,
+    at: Reached,
     state: Annotated[str | None, typer.Option(help="Only those in this state, for example running.")] = None,
-    storage: StorageOption = DEFAULT,
     output: FormatOption = Format.table,
 ) -> None:
     """List the trials.
@@ -211,22 +180,17 @@ def trials(
     Example:
       levers trials oven --state running --format csv
     """
-    import polars as pl
+    from levers.studies.analysis.tables import trials_frame
+    from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
-    study = open_study(name, storage)
-    frame = study.trials_dataframe()
-    frame = frame.with_columns(pl.Series("block", block_numbers(study.state, frame["trial"].to_numpy())))
-    if state is not None:
-        known = [s.name for s in TrialState]
-        if state.upper() not in known:
-            raise InvalidSettingError(f"there is no state {state!r}; states are {', '.join(known)}")
-        frame = frame.filter(frame["state"] == state.upper())
+    now, wanted = at.study.state, TrialFilter(EVERY if state is None else state.upper())
+    frame = trials_frame(now, as_in_sheets=True)[find_trials(now, wanted)]
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:
         typer.echo(frame.write_csv().rstrip("\n"))
     else:
-        _print(frame, study.space.names)
+        _print(frame, at.study.space.names)
 
 
 def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
@@ -250,10 +214,10 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
     out.print(as_table({**columns, **shown, "outcome": outcome}, {"state", *shown}))
 
 
+@on_study()
 def export(
-    name: Name,
+    at: Reached,
     output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")],
-    storage: StorageOption = DEFAULT,
 ) -> None:
     """Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.
 
@@ -262,13 +226,11 @@ def export(
       levers export oven -o trials.csv
       levers export oven -o verdict.json
     """
-    from levers.studies.analysis.tables import export_study
-
-    export_study(open_study(name, storage), output)
+    at.study.export(output)
     typer.echo(f"wrote {output}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class LogRow:
     """An event: its place in the log, when, who, and what."""
 
@@ -277,19 +239,14 @@ class LogRow:
     who: str
     what: str
 
-    @classmethod
-    def of(cls, record: Record) -> "LogRow":
-        """From the record."""
-        return cls(record.seq, when(record.at), record.who, words(record.event))
 
-
-def log(name: Name, storage: StorageOption = DEFAULT, output: FormatOption = Format.table) -> None:
+@on_study()
+def log(at: Reached, output: FormatOption = Format.table) -> None:
     """Every event of a study: who did what, and when. Nothing is ever removed from it.
 
     \b
     Example:
       levers log oven --format csv
     """
-    study = open_study(name, storage)
-    stored = study.storage.read(study.storage.find(study.name), 0)
-    say_rows([LogRow.of(one.record()) for one in stored], output, f"Log of {name}")
+    rows = [LogRow(one.seq, when(one.at), one.who, one.what) for one in at.study.log()]
+    say_rows(rows, output, f"Log of {at.name}")

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from levers.cli.options import DEFAULT, FormatOption, StorageOption, command, missing_file, say_rows, when
+from levers.cli.options import DEFAULT, FormatOption, StorageOption, command, missing_file, say_rows
 from levers.cli.output import Format
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError, StorageError
+from levers.studies.analysis.describe import when
 from levers.studies.storage.base import Storage
 from levers.studies.storage.registry import close_storages, default_storage, open_storage
 from levers.studies.tokens import create_token, revoke_token
@@ -91,11 +92,18 @@ def import_serving() -> ModuleType:
     return server
 
 
-storage_app = typer.Typer(no_args_is_help=True, help="Look after a storage.", rich_markup_mode=None)
+storage_app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Look after a storage.", rich_markup_mode=None
+)
 Url = Annotated[
     str | None,
     typer.Argument(metavar="URL", help="sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."),
 ]
+
+
+@storage_app.callback()
+def _storage() -> None:
+    """Look after a storage."""
 
 
 @storage_app.command()
@@ -116,7 +124,9 @@ def upgrade(url: Url = None) -> None:
     typer.echo(f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}: nothing to do")
 
 
-token_app = typer.Typer(no_args_is_help=True, help="Tokens for the service.", rich_markup_mode=None)
+token_app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Tokens for the service.", rich_markup_mode=None
+)
 
 
 @dataclass(frozen=True, slots=True)

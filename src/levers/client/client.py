@@ -5,12 +5,13 @@ from types import TracebackType
 from typing import Any
 
 from levers.client import study
-from levers.client.study import RemoteStudy
+from levers.client.study import RemoteStudy, study_path
 from levers.client.transport import Transport
 from levers.core.space import Level, Space
 from levers.errors import NoSuchStudyError
 from levers.experiments.plan import Plan
 from levers.studies.analysis.views import Status
+from levers.studies.settings import CREATE, PLAN, settings_of
 
 
 class Client:
@@ -71,21 +72,13 @@ class Client:
         **options: Any,
     ) -> RemoteStudy:
         """Begin a study there; see `levers.create_study`."""
-        body = {
+        given = locals()
+        body = {setting.name: given[setting.name] for setting in settings_of(CREATE)}
+        body |= {
             "name": name,
-            "factors": [{"name": f.name, "levels": list(f.levels)} for f in Space.of(space).factors],
-            "goal": goal,
-            "tolerance": tolerance,
-            "failure_prob": failure_prob,
-            "noise_sd": noise_sd,
-            "max_parents": max_parents,
-            "min_effect": min_effect,
-            "budget": budget,
-            "algorithm": algorithm,
+            "factors": _factors(space),
             "forbidden": [dict(one) for one in forbidden],
             "merged": [list(names) for names in merged],
-            "seed": seed,
-            "block_size": block_size,
             "options": options,
         }
         return RemoteStudy(self._transport.change("/studies", body)["name"], self._transport)
@@ -102,7 +95,7 @@ class Client:
 
     def copy_study(self, name: str, new_name: str) -> RemoteStudy:
         """Copy a study with its whole log, under another name."""
-        made = self._transport.change(f"{self.study(name).path}/copy", {"name": new_name})
+        made = self._transport.change(f"{study_path(name)}/copy", {"name": new_name})
         return RemoteStudy(made["name"], self._transport)
 
     def merge_study(
@@ -110,14 +103,14 @@ class Client:
     ) -> RemoteStudy:
         """Begin a study there in which some levers of another are studied as one; see `levers.merge_study`."""
         body = {"name": new_name, "factors": list(factors), "budget": budget, "seed": seed}
-        made = self._transport.change(f"{self.study(name).path}/merge", body)
+        made = self._transport.change(f"{study_path(name)}/merge", body)
         return RemoteStudy(made["name"], self._transport)
 
     def delete_study(self, name: str) -> None:
         """Remove a study and everything that was told to it. There is no way back."""
-        study = self.load_study(name)
+        self.load_study(name)
         try:
-            self._transport.send("DELETE", study.path)
+            self._transport.send("DELETE", study_path(name))
         except NoSuchStudyError:  # it was there a moment ago: the answer to the first try was lost
             return
 
@@ -127,24 +120,19 @@ class Client:
         *,
         tolerance: float | None = None,
         failure_prob: float = 0.1,
-        noise_sd: float = 1.0,
+        noise_sd: float | None = 1.0,
+        expected_noise: float | None = None,
         max_parents: int | None = None,
         min_effect: float | None = None,
         budget: int | None = None,
         certificate: str = "slippage",
     ) -> Plan:
         """How many runs a study takes, computed there; see `levers.plan`."""
-        factors: Any = list(space) if isinstance(space, Sequence) else None
-        if factors is None:
-            factors = [{"name": f.name, "levels": list(f.levels)} for f in Space.of(space).factors]  # type: ignore[arg-type]
-        body = {
-            "factors": factors,
-            "tolerance": tolerance,
-            "failure_prob": failure_prob,
-            "noise_sd": noise_sd,
-            "max_parents": max_parents,
-            "min_effect": min_effect,
-            "budget": budget,
-            "certificate": certificate,
-        }
+        given = locals()
+        body = {setting.name: given[setting.name] for setting in settings_of(PLAN)}
+        body["factors"] = list(space) if isinstance(space, Sequence) else _factors(space)
         return study.plan(self._transport.change("/plan", body))
+
+
+def _factors(space: Space | Mapping[str, Sequence[Level]]) -> list[dict[str, Any]]:
+    return [{"name": factor.name, "levels": list(factor.levels)} for factor in Space.of(space).factors]

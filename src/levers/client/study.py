@@ -4,10 +4,10 @@ import dataclasses
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -16,22 +16,25 @@ from levers.algorithms.base import Verdict
 from levers.client.transport import Transport
 from levers.core.codec import from_json
 from levers.core.merging import forbidden_combinations, merged_groups
-from levers.core.space import Assignment, Factor, Level, Space
+from levers.core.space import Factor, Level, Space
 from levers.core.validation import check_count, check_positive
-from levers.errors import InvalidSettingError, NoSuchTrialError, SheetError, StorageError, StudyError, TrialError
+from levers.errors import NoSuchTrialError, SheetError, StorageError
 from levers.experiments.plan import Plan, TradeOff
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
-from levers.studies.outcomes import outcome_number, past_runs
-from levers.studies.run import run_study
-from levers.studies.sheets.runs import SheetReport
+from levers.studies.events import Record
+from levers.studies.files import target_of, whole_file
+from levers.studies.outcomes import past_runs
+from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, Trial, TrialState
-from levers.studies.study import NoOutcomeWarning, no_outcomes, trial_number
+from levers.studies.state import Correction, StudyState, Trial, TrialState
+from levers.studies.study import LogEntry, NoOutcomeWarning, no_outcomes
 
 if TYPE_CHECKING:
-    import httpx
     import polars
 
+    from levers.studies.sheets.runs import SheetReport
+
+FileName: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")
 
 
@@ -100,59 +103,27 @@ _TYPES = {
 }
 
 
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """The kind of sheet, by the file's name.
+def study_path(name: str) -> str:
+    """Where a study is on a service.
 
-    >>> kind_of("runs.XLSX")
-    'xlsx'
+    >>> study_path("line 3/4")
+    '/studies/line%203%2F4'
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in _TYPES:
-        raise SheetError(f"the name of a sheet must end in .csv, .tsv or .xlsx, not {os.fspath(path)!r}")
-    return suffix[1:]
+    return f"/studies/{quote(name, safe='')}"
 
 
-def check_new(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that cannot be written, or is there, before any run is handed out."""
-    kind_of(path)
-    target = Path(path)
-    if target.exists():
-        raise SheetError(f"{target} is there already; choose another file")
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise SheetError(f"cannot write {str(target)!r}: its folder is not there, or cannot be written to")
+class RemoteStudy(AnyStudy):
+    """A study that a service keeps. `Client.load_study` makes one; any number of programs may hold the same.
 
-
-def keep(path: str | os.PathLike[str], answer: "httpx.Response") -> int:
-    """Write a sheet that came, unless there is nothing on it; returns how many runs it has."""
-    n = int(answer.headers["levers-runs"])
-    if n:
-        try:
-            with open(path, "xb") as file:
-                file.write(answer.content)
-        except OSError as error:
-            reason = error.strerror or error
-            raise SheetError(
-                f"cannot write {os.fspath(path)!r}: {reason}; the runs are out, `ask --again` writes them once more"
-            ) from None
-    return n
-
-
-def content_of(path: str | os.PathLike[str]) -> tuple[str, bytes]:
-    """The type and the bytes of a sheet to send."""
-    kind = _TYPES["." + kind_of(path)]
-    try:
-        return kind, Path(path).read_bytes()
-    except OSError as error:
-        raise SheetError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}") from None
-
-
-class RemoteReading:
-    """A study on a server, as far as it can be looked at. `RemoteStudy` adds the verbs that change it."""
+    It has the verbs of `levers.Study`. Every change is sent with a key until it is answered, so nothing is lost and
+    nothing happens twice.
+    """
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.name = name
         self._transport = transport
-        self.path = f"/studies/{quote(name, safe='')}"
+        self._path = study_path(name)
+        self._state = StudyState()
 
     def __repr__(self) -> str:
         return f"RemoteStudy({self.name!r}, {self._transport.url!r})"
@@ -160,21 +131,28 @@ class RemoteReading:
     @cached_property
     def spec(self) -> StudySpec:
         """What is asked for."""
-        return spec(self._transport.get_json(self.path))
-
-    @property
-    def space(self) -> Space:
-        """The levers."""
-        return self.spec.space
+        return spec(self._transport.get_json(self._path))
 
     @property
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
         return self.status().state == "finished"
 
+    @property
+    def state(self) -> StudyState:
+        """The state as of now, worked out here from the study's events: read it, do not change it."""
+        for one in self._pages("events", self._state.seq):
+            event: Any = from_json(one["data"], object)
+            self._state.apply(Record(one["seq"], one["at"], one["who"], event))
+        return self._state
+
+    def frozen(self) -> StudyState:
+        """A copy of the state as of now."""
+        return self.state.copy()
+
     def trial(self, number: int) -> Trial:
         """One trial."""
-        return trial(self.space, self._get(f"trials/{known_number(number)}"))
+        return trial(self.space, self._get(f"trials/{_known(number)}"))
 
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that were handed out and not told, all of them or one worker's."""
@@ -196,17 +174,26 @@ class RemoteReading:
         """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
         return best(self.space, self._get("best"))
 
-    @property
-    def best_params(self) -> Assignment:
-        """The setting that the estimates favour: never the one of the luckiest run."""
-        found = self.best()
-        if found is None:
-            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
-        return found.params
-
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
-        return from_json(self._transport.get(f"{self.path}/export/json").text, Verdict)
+        return from_json(self._transport.get(f"{self._path}/export/json").text, Verdict)
+
+    def corrections(self) -> list[Correction]:
+        """Outcomes that were corrected, oldest first."""
+        return [correction(one) for one in self._get("corrections")["corrections"]]
+
+    def log(self) -> list[LogEntry]:
+        """Everything that happened, oldest first."""
+        return [made(LogEntry, one) for one in self._pages("log")]
+
+    def export(self, path: FileName) -> None:
+        """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
+        from levers.studies.analysis.tables import SUFFIXES
+
+        target, suffix = target_of(path, SUFFIXES, SheetError)
+        answer = self._transport.get(f"{self._path}/export/{suffix[1:]}")
+        with whole_file(target, SheetError) as file:
+            file.write(answer.content)
 
     def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
         """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
@@ -214,49 +201,16 @@ class RemoteReading:
 
         from levers.studies.analysis.tables import as_pandas
 
-        frame = polars.read_parquet(io.BytesIO(self._transport.get(f"{self.path}/frame").content))
+        frame = polars.read_parquet(io.BytesIO(self._transport.get(f"{self._path}/frame").content))
         return as_pandas(frame) if pandas else frame
-
-    def _get(self, what: str, **params: Any) -> Any:
-        return self._transport.get_json(f"{self.path}/{what}", **params)
-
-    def _trials(self, data: Any) -> list[Trial]:
-        return [trial(self.space, one) for one in data["trials"]]
-
-
-def known_number(trial: Trial | int) -> int:
-    """The number of a trial, if there can be one.
-
-    >>> known_number(3)
-    3
-    """
-    found = trial_number(trial)
-    if found < 0:
-        raise NoSuchTrialError(f"there is no trial {found}; trials are counted from 0")
-    return found
-
-
-Given = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
-FileName = str | os.PathLike[str]
-
-
-class RemoteStudy(RemoteReading):
-    """A study that a service keeps. `Client.load_study` makes one; any number of programs may hold the same.
-
-    Every change is sent with a key until it is answered, so nothing is lost and nothing happens twice.
-    """
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
 
-    def tell(self, trial: Trial | int, value: float) -> None:
-        """The outcome of a trial; NaN says that there is none. See `Study.tell`."""
-        self.tell_many([(trial, value)])
-
-    def tell_many(self, outcomes: Given) -> int:
+    def tell_many(self, outcomes: Outcomes) -> int:
         """Many outcomes at once, all or none of them; returns how many were new."""
-        told = [{"trial": t, "value": None if np.isnan(y) else y} for t, y in _pairs(outcomes)]
+        told = [{"trial": _known(t), "value": None if np.isnan(y) else y} for t, y in outcome_pairs(outcomes)]
         taken = self._change("tell", outcomes=told)
         if taken["n_failed"]:
             warnings.warn(no_outcomes(taken["n_failed"]), NoOutcomeWarning, stacklevel=3)
@@ -264,21 +218,14 @@ class RemoteStudy(RemoteReading):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
-        self._change("fail", trial=known_number(trial), reason=reason)
+        self._change("fail", trial=_known(trial), reason=reason)
 
-    def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
-        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
-        return self.correct_many([(trial, value)], reason)[0]
-
-    def correct_many(self, outcomes: Given, reason: str) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
-        wanted = [{"trial": t, "value": y} for t, y in _pairs(outcomes)]
-        if not isinstance(reason, str) or not reason.strip():
-            raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
-        if not wanted:
-            raise TrialError("there is nothing to correct; give at least one trial and its outcome")
-        made = self._change("correct", outcomes=wanted, reason=reason)
-        return [correction(one) for one in made["corrections"]]
+        wanted = outcome_pairs(outcomes)
+        check_corrections(wanted, reason)
+        sent = [{"trial": _known(t), "value": y} for t, y in wanted]
+        return [correction(one) for one in self._change("correct", outcomes=sent, reason=reason)["corrections"]]
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; see `Study.import_runs` for what they must be."""
@@ -288,33 +235,20 @@ class RemoteStudy(RemoteReading):
         made = self._change("import", rows=[dict(one) for one in settings], values=y.tolist(), note=note)
         return int(made["n_imported"])
 
-    def optimize(
-        self,
-        fn: Callable[[Assignment], float],
-        *,
-        workers: int = 1,
-        timeout: float | None = None,
-        lease: float | None = None,
-        progress: bool = False,
-    ) -> Verdict | None:
-        """Run `fn` here on what the study asks for, until there is a verdict; see `Study.optimize`."""
-        return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
-
     def ask_sheet(
         self, path: FileName, n: int | None = None, *, worker: str | None = None, lease: float | None = None
     ) -> int:
         """Write runs to make into a new run sheet (.csv, .tsv, .xlsx); returns how many, and none write no file."""
-        check_new(path)
-        params: dict[str, Any] = {"n": n, "worker": worker, "lease": _lease(lease), "format": kind_of(path)}
-        return keep(path, self._transport.send("POST", f"{self.path}/sheet", **params))
+        return self._sheet("POST", path, n=n, worker=worker, lease=_lease(lease))
 
-    def open_sheet(self, path: FileName, *, worker: str | None = None) -> int:
+    def open_sheet(self, path: FileName, n: int | None = None, *, worker: str | None = None) -> int:
         """Write the runs that are out into a new run sheet once more; returns how many."""
-        check_new(path)
-        return keep(path, self._transport.get(f"{self.path}/sheet", worker=worker, format=kind_of(path)))
+        return self._sheet("GET", path, n=n, worker=worker)
 
-    def tell_sheet(self, path: FileName) -> SheetReport:
+    def tell_sheet(self, path: FileName) -> "SheetReport":
         """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
+        from levers.studies.sheets.runs import SheetReport
+
         return made(SheetReport, self._upload("PUT", "sheet", path))
 
     def correct_sheet(self, path: FileName, reason: str) -> list[Correction]:
@@ -326,17 +260,58 @@ class RemoteStudy(RemoteReading):
         """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
         return int(self._upload("POST", "sheet/past", path, note=note)["n_imported"])
 
+    def _get(self, what: str, **params: Any) -> Any:
+        return self._transport.get_json(f"{self._path}/{what}", **params)
+
+    def _pages(self, what: str, offset: int = 0) -> Iterator[Any]:
+        """All items of something that comes page by page."""
+        while True:
+            page = self._get(what, offset=offset, limit=1000)
+            yield from page["items"]
+            offset += len(page["items"])
+            if not page["items"] or offset >= page["total"]:
+                return
+
+    def _trials(self, data: Any) -> list[Trial]:
+        return [trial(self.space, one) for one in data["trials"]]
+
     def _change(self, verb: str, **body: Any) -> Any:
-        return self._transport.change(f"{self.path}/{verb}", body)
+        return self._transport.change(f"{self._path}/{verb}", body)
+
+    def _sheet(self, method: str, path: FileName, **params: Any) -> int:
+        """Write a sheet that the service makes to a new file, unless there is nothing on it."""
+        target, suffix = target_of(path, tuple(_TYPES), SheetError)
+        if target.exists():
+            raise SheetError(f"{target} is there already; choose another file")
+        if not os.access(target.parent, os.W_OK):
+            raise SheetError(f"cannot write {str(target)!r}: its folder cannot be written to")
+        answer = self._transport.send(method, f"{self._path}/sheet", format=suffix[1:], **params)
+        n = int(answer.headers["levers-runs"])
+        if n:
+            try:
+                with whole_file(target, SheetError) as file:
+                    file.write(answer.content)
+            except SheetError as error:
+                raise SheetError(f"{error}; the runs are out, `ask --again` writes them once more") from None
+        return n
 
     def _upload(self, method: str, where: str, path: FileName, **params: Any) -> Any:
-        kind, content = content_of(path)
-        return self._transport.send(method, f"{self.path}/{where}", content, kind, **params).json()
+        kind = _TYPES.get(Path(path).suffix.lower())
+        if kind is None:
+            raise SheetError(f"the name of a sheet must end in .csv, .tsv or .xlsx, not {os.fspath(path)!r}")
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise SheetError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}") from None
+        return self._transport.send(method, f"{self._path}/{where}", content, kind, **params).json()
 
 
-def _pairs(outcomes: Given) -> list[tuple[int, float]]:
-    pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-    return [(number := known_number(trial), outcome_number(number, value)) for trial, value in pairs]
+def _known(trial: Trial | int) -> int:
+    """The number of a trial, if there can be one."""
+    number = trial_number(trial)
+    if number < 0:
+        raise NoSuchTrialError(f"there is no trial {number}; trials are counted from 0")
+    return number
 
 
 def _lease(seconds: float | None) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from levers import errors
 from levers.core.validation import check_positive
-from levers.errors import InvalidSettingError, LeversError, StorageError, TokenError
+from levers.errors import InvalidSettingError, LeversError, SheetError, StorageError, TokenError
 
 if TYPE_CHECKING:
     import httpx
@@ -120,12 +120,18 @@ def _fail(response: "httpx.Response") -> NoReturn:
     try:
         found = response.json()["error"]
         kind, message = str(found["kind"]), str(found["message"])
+        error = error_of(kind, response.status_code)(
+            message, field=found.get("field"), problems=found.get("problems", ())
+        )
+        if isinstance(error, SheetError):
+            error.rows = tuple((int(row), str(why)) for row, why in found.get("rows", ()))
+            error.n_wrong = int(found.get("n_wrong", 0))
     except (ValueError, KeyError, TypeError):
         raise StorageError(
             f"{response.url.copy_with(path='', query=None)} answered with status {response.status_code}, "
             "not as a levers service does; is the address right?"
         ) from None
-    raise error_of(kind, response.status_code)(message)
+    raise error
 
 
 def error_of(kind: str, status: int) -> type[LeversError]:

@@ -43,7 +43,8 @@ class Factor:
         given = (levels,) if isinstance(levels, str) else tuple(levels)
         plain = tuple(level.item() if isinstance(level, np.generic) else level for level in given)
         object.__setattr__(self, "levels", plain)
-        raise_together(InvalidSpaceError, _factor_problems(self))
+        if problems := _factor_problems(self):
+            raise_together(InvalidSpaceError, problems)
 
     @property
     def n_levels(self) -> int:
@@ -92,9 +93,10 @@ class Space:
             raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
         self.derive_fields()
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
-        raise_together(
-            InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
-        )
+        if doubled:
+            raise_together(
+                InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
+            )
 
     def derive_fields(self) -> None:
         """Set the fields that follow from the factors. They are read in every formula, so they are computed once."""
@@ -123,7 +125,8 @@ class Space:
                 factors.append(Factor(name, levels))
             except InvalidSpaceError as error:
                 problems.append(str(error))
-        raise_together(InvalidSpaceError, problems)
+        if problems:
+            raise_together(InvalidSpaceError, problems)
         return cls(factors)
 
     @classmethod
@@ -154,6 +157,10 @@ class Space:
     def assignment(self, codes: ArrayLike) -> "Assignment":
         """The assignment with these level positions."""
         return Assignment(self, tuple(int(code) for code in np.asarray(codes).tolist()))
+
+    def assignments(self, rows: ArrayLike) -> "list[Assignment]":
+        """The assignments with these level positions, one a row."""
+        return [Assignment(self, tuple(codes)) for codes in np.asarray(rows).tolist()]
 
     def encode(self, values: Mapping[str, Level]) -> "Assignment":
         """The assignment that a mapping of factor names to levels describes.

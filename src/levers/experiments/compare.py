@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from levers.algorithms.base import Algorithm, Problem
 from levers.algorithms.registry import check_known, make_algorithm, option_names
@@ -144,6 +142,8 @@ class Summary:
 
 def run_task(comparison: Comparison, world_index: int, repeat: int) -> list[RunRecord]:
     """Every algorithm once on one world. One thread each, so that the numbers do not depend on the machine's cores."""
+    from threadpoolctl import threadpool_limits
+
     with threadpool_limits(1):
         world = comparison.world(world_index)
         return [_run_one(comparison, name, world, world_index, repeat) for name in comparison.algorithms]
@@ -156,6 +156,8 @@ def run_tasks(comparison: Comparison, workers: int = 1) -> Iterator[list[RunReco
     if workers == 1:
         yield from (run_task(comparison, *task) for task in tasks)
         return
+    from joblib import Parallel, delayed
+
     pool = Parallel(n_jobs=workers, return_as="generator", batch_size="auto")
     yield from pool(delayed(run_task)(comparison, *task) for task in tasks)
 

@@ -14,8 +14,7 @@ from levers.core.space import Assignment, Level, Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidOutcomeError, InvalidSettingError
 from levers.progress import progress_bar
-
-GOALS = ("maximize", "minimize")
+from levers.studies.settings import GOALS
 
 
 def optimize(
@@ -60,22 +59,24 @@ def optimize(
             if not batch.is_global:
                 raise InvalidSettingError(f"{algorithm} watches without setting, which a function cannot do; try modl")
             outcomes = []
-            for row in batch.codes:
-                outcomes.append(sign * _evaluate(fn, problem.space.assignment(row)))
-                advance(1, batch.stage)
+            for run in problem.space.assignments(batch.codes):
+                value = fn(run)
+                if not (isinstance(value, float) and math.isfinite(value)):
+                    value = _number(value, run)
+                outcomes.append(sign * value)
+                if progress:
+                    advance(1, batch.stage)
             return batch, outcomes
 
         return replace(run_to_verdict(chosen, outcomes_of, np.random.default_rng(seed)), goal=goal)
 
 
-def _evaluate(fn: Callable[[Assignment], float], assignment: Assignment) -> float:
-    value = fn(assignment)
+def _number(value: object, run: Assignment) -> float:
+    """What a function returned, as a finite number, or an error that says at which run."""
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidOutcomeError(
-            f"the function returned {value!r} at {dict(assignment)}; it must be a number"
-        ) from None
+        raise InvalidOutcomeError(f"the function returned {value!r} at {dict(run)}; it must be a number") from None
     if not math.isfinite(number):
-        raise InvalidOutcomeError(f"the function returned {number} at {dict(assignment)}; it must be finite")
+        raise InvalidOutcomeError(f"the function returned {number} at {dict(run)}; it must be finite")
     return number

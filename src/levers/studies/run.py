@@ -1,19 +1,27 @@
-"""Run a function on what a study asks for."""
+"""What every study can do wherever it is kept, and running a function on what a study asks for."""
 
 import logging
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Protocol
+from typing import TypeAlias
+
+import numpy as np
 
 from levers.algorithms.base import Verdict
-from levers.core.space import Assignment
+from levers.core.space import Assignment, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError, StudyError, TrialError
 from levers.progress import progress_bar
+from levers.studies.analysis.views import Best
 from levers.studies.outcomes import outcome_number
-from levers.studies.state import Trial
+from levers.studies.spec import StudySpec
+from levers.studies.state import Correction, StudyState, Trial
+
+Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
+"""Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
 
 MOST_FAILURES = 20
 """Runs that may give NaN in a row before `optimize` gives up."""
@@ -23,33 +31,127 @@ log = logging.getLogger("levers")
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
-class Runnable(Protocol):
-    """What it takes to run a study, here or on a server."""
+class AnyStudy(ABC):
+    """A study, wherever it is kept (`Study` here, `RemoteStudy` on a server): the verbs that follow from others."""
 
     name: str
 
     @property
+    @abstractmethod
+    def spec(self) -> StudySpec:
+        """What is asked for."""
+
+    @property
+    @abstractmethod
+    def state(self) -> StudyState:
+        """The state as of now."""
+
+    @property
+    @abstractmethod
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
 
+    @abstractmethod
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make."""
 
-    def tell(self, trial: Trial | int, value: float) -> None:
-        """The outcome of a trial."""
+    @abstractmethod
+    def tell_many(self, outcomes: Outcomes) -> int:
+        """Many outcomes at once."""
 
+    @abstractmethod
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome."""
 
+    @abstractmethod
+    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
+        """Correct several outcomes at once."""
+
+    @abstractmethod
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that are out."""
 
+    @abstractmethod
+    def best(self) -> Best | None:
+        """The setting that the estimates favour."""
+
+    @abstractmethod
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
 
+    @property
+    def space(self) -> Space:
+        """The levers."""
+        return self.spec.space
+
+    @property
+    def best_params(self) -> Assignment:
+        """The setting that the estimates favour: never the one of the luckiest run."""
+        found = self.best()
+        if found is None:
+            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
+        return found.params
+
+    def tell(self, trial: Trial | int, value: float) -> None:
+        """The outcome of a trial. Telling the same again changes nothing; telling another needs `correct`.
+
+        NaN means that the run gave no outcome: it fails, with a warning, and is asked for again.
+        """
+        self.tell_many([(trial, value)])
+
+    def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
+        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
+        return self.correct_many([(trial, value)], reason)[0]
+
+    def optimize(
+        self,
+        fn: Callable[[Assignment], float],
+        *,
+        workers: int = 1,
+        timeout: float | None = None,
+        lease: float | None = None,
+        progress: bool = False,
+    ) -> Verdict | None:
+        """Run `fn` on what the study asks for, until there is a verdict, or None when `timeout` seconds are over.
+
+        `workers` calls run at the same time, in threads of this process; other processes may work on the same study.
+        """
+        return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
+
+
+def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
+    """Trial numbers and outcomes, checked one by one.
+
+    >>> outcome_pairs({3: 1.5})
+    [(3, 1.5)]
+    """
+    pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
+    return [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
+
+
+def check_corrections(wanted: Sequence[tuple[int, float]], reason: str) -> None:
+    """Refuse corrections without a reason, and none at all."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise InvalidSettingError("a correction needs a reason, for whoever reads the log later", field="reason")
+    if not wanted:
+        raise TrialError("there is nothing to correct; give at least one trial and its outcome")
+
+
+def trial_number(trial: Trial | int) -> int:
+    """The number of a trial that is given as `ask` returned it, or by its number.
+
+    >>> trial_number(3)
+    3
+    """
+    if isinstance(trial, Trial):
+        return trial.number
+    if isinstance(trial, bool) or not isinstance(trial, int | np.integer):
+        raise TrialError(f"a trial is given by its number or as ask returned it, not as {trial!r}")
+    return int(trial)
+
 
 def run_study(
-    study: Runnable,
+    study: AnyStudy,
     fn: Callable[[Assignment], float],
     *,
     workers: int,
@@ -100,7 +202,7 @@ def run_study(
     return study.verdict()
 
 
-def _awaited(study: Runnable) -> str:
+def _awaited(study: AnyStudy) -> str:
     """What a study waits for, for somebody who wonders why nothing happens."""
     out = study.running()
     listed = ", ".join(f"{trial.number} ({trial.worker})" for trial in out[:5])
@@ -111,7 +213,7 @@ def _awaited(study: Runnable) -> str:
     )
 
 
-def _finish(study: Runnable, trial: Trial, future: "Future[float]") -> bool:
+def _finish(study: AnyStudy, trial: Trial, future: "Future[float]") -> bool:
     """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none."""
     try:
         value = outcome_number(trial.number, future.result())
@@ -123,7 +225,7 @@ def _finish(study: Runnable, trial: Trial, future: "Future[float]") -> bool:
     return value == value
 
 
-def _salvage(study: Runnable, trial: Trial, future: "Future[float]") -> None:
+def _salvage(study: AnyStudy, trial: Trial, future: "Future[float]") -> None:
     """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
     if future.cancel():
         _let_go(study, trial, "stopped")
@@ -132,6 +234,6 @@ def _salvage(study: Runnable, trial: Trial, future: "Future[float]") -> None:
         _finish(study, trial, future)
 
 
-def _let_go(study: Runnable, trial: Trial, reason: str) -> None:
+def _let_go(study: AnyStudy, trial: Trial, reason: str) -> None:
     with suppress(TrialError):  # told or expired meanwhile
         study.fail(trial, reason)

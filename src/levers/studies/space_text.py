@@ -1,4 +1,8 @@
-"""Levers as people write them: a space file (TOML or JSON), lines such as `heat: low, mid, high`, rows of a table."""
+"""Levers as people write them: a space file (TOML or JSON), lines such as `heat: low, mid, high`, rows of a table.
+
+The command line and the form read levels, forbidden combinations and merged levers with the same functions, so that a
+text means the same in both.
+"""
 
 import csv
 import json
@@ -10,22 +14,36 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from levers.core.space import Factor, Level, Space
-from levers.errors import InvalidSettingError, InvalidSpaceError
-from levers.studies.sheets.cells import UNKNOWN, level_finder
+from levers.errors import InvalidSettingError, InvalidSpaceError, about
+from levers.studies.sheets.cells import level_finder
 
 _EXAMPLE = '[factors]\nheat = ["low", "high"]\nspeed = [1, 2, 3]'
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]{1,2})?")
+MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
+"""More than anybody types; a study over the API or the command line may have more."""
 
 
-class SpaceFile(NamedTuple):
-    """What a file says: the factors, combinations that cannot be run, and groups of levers to be studied as one."""
+class Typed(NamedTuple):
+    """Factors with their levels, and what a space file says besides: forbidden combinations, merged levers."""
 
-    space: Space
-    forbidden: list[Mapping[str, Level]]
+    factors: list[tuple[str, list[Level]]]
+    forbidden: list[Mapping[str, Any]]
     merged: list[list[str]]
 
+    @property
+    def space(self) -> Space:
+        """The space of these factors; one error names all that is wrong with them."""
+        names = [name for name, _ in self.factors]
+        doubled = next((name for name in names if names.count(name) > 1), None)
+        if doubled is not None:
+            raise InvalidSpaceError(f"factor {doubled!r} is given twice")
+        return Space.of(dict(self.factors))
 
-def read_space(path: str | os.PathLike[str]) -> SpaceFile:
-    """The space, the forbidden combinations and the merged levers in a .toml or .json file.
+
+def read_space(path: str | os.PathLike[str]) -> Typed:
+    """The factors, the forbidden combinations and the merged levers in a .toml or .json file.
 
     A `[factors]` table has one line `name = [levels]` for each lever; `[[forbidden]]` tables name levels that cannot be
     run together; `merged = [["heat", "speed"]]`, before the tables, names levers that influence each other.
@@ -40,12 +58,12 @@ def read_space(path: str | os.PathLike[str]) -> SpaceFile:
     return parse_space(text, is_json=file.suffix.lower() == ".json", name=str(file))
 
 
-def parse_space(text: str, *, is_json: bool = False, name: str = "the space file") -> SpaceFile:
+def parse_space(text: str, *, is_json: bool = False, name: str = "the space file") -> Typed:
     """The same from text.
 
     >>> found = parse_space('[factors]\\nheat = ["low", "high"]\\nspeed = [1, 2]')
-    >>> found.space.names, found.forbidden, found.merged
-    (('heat', 'speed'), [], [])
+    >>> found.factors, found.forbidden, found.merged
+    ([('heat', ['low', 'high']), ('speed', [1, 2])], [], [])
     """
     try:
         found = json.loads(text) if is_json else tomllib.loads(text)
@@ -65,38 +83,26 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
         raise InvalidSpaceError(f"the levels of {wrong[0]!r} in {name} must be a list, as in\n{_EXAMPLE}")
     forbidden, merged = found.get("forbidden", []), found.get("merged", [])
     if not isinstance(forbidden, list):
-        raise InvalidSpaceError(f"forbidden in {name} must be a list of tables, each naming a level of two factors")
+        raise InvalidSpaceError(
+            f"forbidden in {name} must be a list of tables, each naming a level of two factors", field="forbidden"
+        )
     if not isinstance(merged, list):
-        raise InvalidSpaceError(f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]')
-    return SpaceFile(Space.of(factors), forbidden, merged)
-
-
-_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
-_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
-_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]{1,2})?")
-MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
-"""More than anybody types; a study over the API or the command line may have more."""
-
-
-class Typed(NamedTuple):
-    """Factors with their levels, and what a space file says besides: forbidden combinations, merged levers."""
-
-    factors: list[tuple[str, list[Level]]]
-    forbidden: list[Mapping[str, Any]]
-    merged: list[list[str]]
+        raise InvalidSpaceError(
+            f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]', field="merged"
+        )
+    return Typed(list(factors.items()), forbidden, merged)
 
 
 def parse_text(text: str) -> Typed:
     """What is meant by a text: lines of factors and levels, a table, or a space file.
 
-    >>> parse_text("heat: low, mid, high\\nspeed;1,5;2")[0]
+    >>> parse_text("heat: low, mid, high\\nspeed;1,5;2").factors
     [('heat', ['low', 'mid', 'high']), ('speed', [1.5, 2.0])]
-    >>> parse_text('[factors]\\nheat = ["low", "high"]')[0]
+    >>> parse_text('[factors]\\nheat = ["low", "high"]').factors
     [('heat', ['low', 'high'])]
     """
     if text.lstrip().startswith("{") or re.search(r"^\s*\[\[?\s*(factors|forbidden)\s*\]", text, re.MULTILINE):
-        found = parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
-        return Typed([(f.name, list(f.levels)) for f in found.space.factors], found.forbidden, found.merged)
+        return parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
     lines = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
     return Typed(lines, [], [])
 
@@ -106,13 +112,24 @@ def _line(line: str, i: int) -> tuple[str, list[Level]]:
     delimiter = next((mark for mark in ("\t", ";") if mark in line), ",")
     mark = re.search(r"[:=]", line)
     if mark is None or (delimiter != "," and line.index(delimiter) < mark.start()):
-        cells = _cells(line, delimiter)
-        name, levels = cells[0], cells[1:]
+        name, *levels = _cells(line, delimiter)
     else:
         name, levels = line[: mark.start()], _cells(line[mark.end() :], delimiter)
     if not levels:
         raise InvalidSpaceError(f"line {i} has no levels; write it as `heat: low, mid, high`")
     return name.strip().strip('"'), _numbered(levels)
+
+
+def parse_factor(text: str) -> tuple[str, list[Level]]:
+    """A lever and its levels as the command line has them. Other than in a line of text, only `=` ends the name.
+
+    >>> parse_factor("speed=1,2,4"), parse_factor("ratio 1:2=0,5; 1,5"), parse_factor("size=1_000,2_000")
+    (('speed', [1, 2, 4]), ('ratio 1:2', [0.5, 1.5]), ('size', ['1_000', '2_000']))
+    """
+    name, sign, levels = text.partition("=")
+    if not sign or not name.strip():
+        raise InvalidSpaceError(f"a factor looks like heat=low,mid,high, not {text!r}")
+    return name.strip(), parse_levels(levels)
 
 
 def parse_levels(text: str) -> list[Level]:
@@ -143,7 +160,7 @@ def _numbered(texts: list[str]) -> list[Level]:
 
 
 def made_space(factors: list[tuple[str, list[Level]]]) -> Space:
-    """The space, or one error that names all that is wrong with it."""
+    """The space of factors that were typed, or one error that names all that is wrong with it."""
     if not factors:
         raise InvalidSpaceError("there is no factor yet; give at least one, with two or more levels")
     if len(factors) > MOST_FACTORS or sum(len(levels) for _, levels in factors) > MOST_LEVELS:
@@ -155,36 +172,53 @@ def made_space(factors: list[tuple[str, list[Level]]]) -> Space:
         except InvalidSpaceError as error:
             problems.append(str(error))
     if problems:
-        raise InvalidSpaceError("; ".join(problems[:10]))
+        raise InvalidSpaceError("; ".join(problems[:10]), problems=problems)
     return Space(made)
 
 
 def parse_forbidden(space: Space, text: str) -> list[dict[str, Level]]:
-    """Combinations that cannot be run, one a line: `heat=high, speed=4`.
+    """Combinations that cannot be run, one a line, with each level as the space has it: `heat=high, speed=4`.
 
-    >>> parse_forbidden(Space.of({"heat": ["low", "high"], "speed": [1, 4]}), "heat=high, speed=4")
-    [{'heat': 'high', 'speed': 4}]
+    >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 4], "pressure": [1.5, 2.5]})
+    >>> parse_forbidden(space, "heat=high, speed=4.0\\nspeed=1, pressure=2,5")
+    [{'heat': 'high', 'speed': 4}, {'speed': 1, 'pressure': 2.5}]
     """
-    return [_combination(space, line) for line in text.splitlines() if line.strip()]
-
-
-def parse_merged(text: str) -> list[list[str]]:
-    """Levers that influence each other, one group a line: `heat, speed`.
-
-    >>> parse_merged("heat, speed")
-    [['heat', 'speed']]
-    """
-    lines = [line for line in text.splitlines() if line.strip()]
-    return [_cells(line, ";" if ";" in line else ",") for line in lines]
+    with about("forbidden"):
+        return [_combination(space, line) for line in text.splitlines() if line.strip()]
 
 
 def _combination(space: Space, line: str) -> dict[str, Level]:
+    looks = f"a forbidden combination looks like heat=high, speed=4, not {line.strip()!r}"
+    parts: list[list[str]] = []  # a piece without a name goes on with the level before it, as the 5 of pressure=2,5
+    for piece in re.split(r"(?<=[,;])", line):
+        if "=" in piece:
+            parts.append([piece])
+        elif piece.strip():
+            if not parts:
+                raise InvalidSettingError(looks)
+            parts[-1].append(piece)
     found: dict[str, Level] = {}
-    for part in re.split(r"[,;]", line):
-        name, sign, level = part.partition("=")
-        if not sign:
-            raise InvalidSettingError(f"a forbidden combination looks like heat=high, speed=4, not {line.strip()!r}")
-        factor = space.factors[space.position(name.strip())]
-        place = level_finder(factor)(level)
-        found[factor.name] = factor.levels[place] if place > UNKNOWN and place >= 0 else level.strip()
+    for pieces in parts:
+        name, _, level = "".join(pieces).partition("=")
+        factor, text = space.factors[space.position(name.strip())], level.strip().rstrip(",;").strip()
+        place = level_finder(factor)(text)
+        if place < 0 and len(pieces) > 1:
+            raise InvalidSettingError(looks)
+        found[factor.name] = factor.levels[place] if place >= 0 else text
     return found
+
+
+def parse_merged(space: Space, text: str) -> list[list[str]]:
+    """Levers that influence each other, one group a line, with commas or semicolons between the names.
+
+    >>> parse_merged(Space.of({"heat; zone 1": [1, 2], "speed": [1, 2]}), "heat; zone 1, speed")
+    [['heat; zone 1', 'speed']]
+    """
+    return [_names(space, line) for line in text.splitlines() if line.strip()]
+
+
+def _names(space: Space, line: str) -> list[str]:
+    """The reading in which all are names of factors, if there is one."""
+    by_comma, by_semicolon = _cells(line, ","), _cells(line, ";")
+    known = [names for names in (by_comma, by_semicolon) if set(names) <= set(space.names)]
+    return known[0] if known else by_semicolon if ";" in line else by_comma

@@ -13,12 +13,10 @@ from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.studies.settings import GOALS
 
 RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
 """Names that a factor of a study cannot have, in any case."""
-
-
-GOALS = ("maximize", "minimize")
 
 
 @serialisable("StudySpec")

@@ -6,15 +6,16 @@ import hashlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Assignment, Level, Space
+from levers.core.space import Level
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyError, StudyError, TrialError
 from levers.studies.analysis import views
@@ -24,10 +25,10 @@ from levers.studies.outcomes import (
     check_correctable,
     check_running,
     new_outcomes,
-    outcome_number,
     past_runs,
     whole_numbers,
 )
+from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, StudyState, Trial
 from levers.studies.storage.base import Storage
@@ -40,9 +41,55 @@ if TYPE_CHECKING:
 
     from levers.studies.sheets.runs import SheetReport
 
+    FileName = str | os.PathLike[str]
 
-class StudyReading:
-    """A study in a storage, as far as it can be looked at. `Study` adds the verbs that change it."""
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One event of a study: its place in the log, when (seconds since 1970), who, and what in a few words."""
+
+    seq: int
+    at: float
+    who: str
+    what: str
+
+
+def login_name() -> str:
+    """Who works here, for the log."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+MAX_KEY = 200
+"""How long a key may be."""
+
+
+class NoOutcomeWarning(UserWarning):
+    """An outcome was NaN: the run counts as failed and is asked for again."""
+
+
+def no_outcomes(n: int) -> str:
+    """What a `NoOutcomeWarning` says."""
+    return f"{n} outcomes were NaN; these runs count as failed and are asked for again"
+
+
+class Study(AnyStudy):
+    """A study in a storage. Any number of processes may hold the same one.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"], "time": [10, 20]}, tolerance=1.0, noise_sd=1.0)
+    >>> trial = study.ask()[0]
+    >>> sorted(trial.params), trial.state.name
+    (['heat', 'time'], 'RUNNING')
+    >>> study.tell(trial, 3.5)
+    >>> study.status().n_complete
+    1
+    """
+
+    warns = True
+    """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
 
     def __init__(
         self,
@@ -80,16 +127,11 @@ class StudyReading:
         return self.state.spec
 
     @property
-    def space(self) -> Space:
-        """The levers."""
-        return self.spec.space
-
-    @property
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
         return self.state.open_block is None
 
-    def shares_log_with(self, other: "StudyReading") -> bool:
+    def shares_log_with(self, other: "Study") -> bool:
         """Whether two handles follow the log together, so that one can join the other's transaction."""
         return self._log is other._log
 
@@ -124,14 +166,6 @@ class StudyReading:
         with self._lock:
             return views.best(self.state)
 
-    @property
-    def best_params(self) -> Assignment:
-        """The setting that the estimates favour: never the one of the luckiest run."""
-        found = self.best()
-        if found is None:
-            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
-        return found.params
-
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
         with self._lock:
@@ -141,50 +175,34 @@ class StudyReading:
             raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
         return found
 
+    def corrections(self) -> list[Correction]:
+        """Outcomes that were corrected, oldest first."""
+        with self._lock:
+            return list(self.state.corrections)
+
+    def log(self) -> list[LogEntry]:
+        """Everything that happened, oldest first."""
+        return self.log_page(0)
+
+    def log_page(self, after: int, n: int | None = None) -> list[LogEntry]:
+        """Some of the log: at most n events, from the one after a place on."""
+        from levers.studies.analysis.describe import words
+
+        stored = self.storage.read(self.id, after)[:n]
+        return [LogEntry(one.seq, one.at, one.who, words(one.record().event)) for one in stored]
+
+    def export(self, path: "FileName") -> None:
+        """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
+        from levers.studies.analysis.tables import export_study
+
+        export_study(self, path)
+
     def trials_dataframe(self, *, pandas: bool = False) -> "polars.DataFrame | Any":
         """One row per trial, with a column for each factor. With `pandas`, as a pandas frame."""
         from levers.studies.analysis.tables import as_pandas, trials_frame
 
         frame = trials_frame(self.frozen())
         return as_pandas(frame) if pandas else frame
-
-
-def login_name() -> str:
-    """Who works here, for the log."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
-
-
-MAX_KEY = 200
-"""How long a key may be."""
-
-
-class NoOutcomeWarning(UserWarning):
-    """An outcome was NaN: the run counts as failed and is asked for again."""
-
-
-def no_outcomes(n: int) -> str:
-    """What a `NoOutcomeWarning` says."""
-    return f"{n} outcomes were NaN; these runs count as failed and are asked for again"
-
-
-class Study(StudyReading):
-    """A study in a storage. Any number of processes may hold the same one.
-
-    >>> import levers
-    >>> study = levers.create_study("oven", {"heat": ["low", "high"], "time": [10, 20]}, tolerance=1.0, noise_sd=1.0)
-    >>> trial = study.ask()[0]
-    >>> sorted(trial.params), trial.state.name
-    (['heat', 'time'], 'RUNNING')
-    >>> study.tell(trial, 3.5)
-    >>> study.status().n_complete
-    1
-    """
-
-    warns = True
-    """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished.
@@ -209,17 +227,9 @@ class Study(StudyReading):
                 pen.write(Asked(due, worker or self.who, None if lease is None else pen.now + lease))
             return due
 
-    def tell(self, trial: Trial | int, value: float) -> None:
-        """The outcome of a trial. Telling the same again changes nothing; telling another needs `correct`.
-
-        NaN means that the run gave no outcome: it fails, with a warning, and is asked for again.
-        """
-        self.tell_many([(trial, value)])
-
-    def tell_many(self, outcomes: Mapping[int, float] | Iterable[tuple[Trial | int, float]]) -> int:
+    def tell_many(self, outcomes: Outcomes) -> int:
         """Many outcomes at once, all or none of them; returns how many were new."""
-        pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-        told = [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
+        told = outcome_pairs(outcomes)
         return self.tell_arrays([t for t, _ in told], [v for _, v in told])
 
     def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
@@ -249,11 +259,44 @@ class Study(StudyReading):
                 warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=5)
         pen.write(*following_events(pen.state))
 
-    def tell_sheet(self, path: "str | os.PathLike[str]") -> "SheetReport":
+    def ask_sheet(
+        self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None
+    ) -> int:
+        """Write runs to make into a run sheet (.csv, .tsv, .xlsx); returns how many, and none write no file.
+
+        Without n, as many as the study's block size. A file is written over only if it is a sheet of this study, and
+        has no outcome that was not told.
+        """
+        from levers.studies.sheets.runs import check_target, write_asked
+
+        check_target(self, path)
+        wanted = n if n is not None else self.spec.block_size or 1
+        return write_asked(self, self.ask_numbers(wanted, worker=worker, lease=lease), path)
+
+    def open_sheet(self, path: "FileName", n: int | None = None, *, worker: str | None = None) -> int:
+        """Write the runs that are out into a run sheet once more; returns how many."""
+        from levers.studies.sheets.runs import check_target, write_asked
+
+        check_target(self, path)
+        return write_asked(self, numbers([trial.number for trial in self.running(worker)][:n]), path)
+
+    def tell_sheet(self, path: "FileName") -> "SheetReport":
         """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
         from levers.studies.sheets.runs import tell_sheet
 
         return tell_sheet(self, path)
+
+    def correct_sheet(self, path: "FileName", reason: str) -> list[Correction]:
+        """Correct the outcomes that are another in a sheet than was told."""
+        from levers.studies.sheets.runs import correct_sheet
+
+        return correct_sheet(self, path, reason)
+
+    def import_sheet(self, path: "FileName", note: str) -> int:
+        """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
+        from levers.studies.sheets.runs import import_sheet
+
+        return import_sheet(self, path, note)
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
@@ -261,20 +304,10 @@ class Study(StudyReading):
             check_running(pen.state, [trial_number(trial)])
             pen.write(Failed(numbers(trial_number(trial)), reason))
 
-    def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
-        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
-        return self.correct_many([(trial, value)], reason)[0]
-
-    def correct_many(
-        self, outcomes: Mapping[int, float] | Iterable[tuple[Trial | int, float]], reason: str
-    ) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
-        pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-        wanted = [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
-        if not isinstance(reason, str) or not reason.strip():
-            raise InvalidSettingError("a correction needs a reason, for whoever reads the log later")
-        if not wanted:
-            raise TrialError("there is nothing to correct; give at least one trial and its outcome")
+        wanted = outcome_pairs(outcomes)
+        check_corrections(wanted, reason)
         with self.writing() as pen:
             for number, value in wanted:
                 before = check_correctable(pen.state, number, value)
@@ -311,23 +344,6 @@ class Study(StudyReading):
                 raise StudyError("these very runs were imported before; counting them twice would void the guarantee")
             pen.write(Imported(rows, y, note))
         return len(y)
-
-    def optimize(
-        self,
-        fn: Callable[[Assignment], float],
-        *,
-        workers: int = 1,
-        timeout: float | None = None,
-        lease: float | None = None,
-        progress: bool = False,
-    ) -> Verdict | None:
-        """Run `fn` on what the study asks for, until there is a verdict, or None when `timeout` seconds are over.
-
-        `workers` calls run at the same time, in threads of this process; other processes may work on the same study.
-        """
-        from levers.studies.run import run_study
-
-        return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
 
     def once(self, key: str, request: str, act: Callable[[], str]) -> str:
         """Do something once, however often it is asked for with the same key.
@@ -369,16 +385,3 @@ def check_key(key: str) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise InvalidSettingError(f"a key is a text of 1 to {MAX_KEY} printable ASCII characters, not {key!r}")
     return key
-
-
-def trial_number(trial: Trial | int) -> int:
-    """The number of a trial that is given as `ask` returned it, or by its number.
-
-    >>> trial_number(3)
-    3
-    """
-    if isinstance(trial, Trial):
-        return trial.number
-    if isinstance(trial, bool) or not isinstance(trial, int | np.integer):
-        raise TrialError(f"a trial is given by its number or as ask returned it, not as {trial!r}")
-    return int(trial)

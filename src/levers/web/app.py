@@ -16,7 +16,7 @@ from levers.errors import LeversError, NoSuchStudyError
 from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
-from levers.web.errors import Problem, RefusedError
+from levers.web.errors import Problem, RefusedError, sendable
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
 from levers.web.security import API, METHODS, Guard, Metrics
@@ -109,8 +109,8 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 async def _said(request: Request, problem: Problem) -> Response:
     """As JSON for a program. As a page for people, on a thread, because it looks at the storage for who is there."""
     if request.url.path.startswith(("/api/", "/health", "/metrics")):
-        message = problem.message.encode("utf-8", "backslashreplace").decode()  # half a character cannot be sent
-        return JSONResponse({"error": {"kind": problem.kind, "message": message}}, problem.status)
+        error = {"kind": problem.kind, "message": sendable(problem.message), **problem.about}
+        return JSONResponse({"error": error}, problem.status)
     return await to_thread.run_sync(error_page, request, problem)
 
 

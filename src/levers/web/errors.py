@@ -1,6 +1,8 @@
 """Errors as answers: which status an error has, in one place, and never a stack trace."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -15,6 +17,7 @@ from levers.errors import (
     StudyError,
     TrialError,
 )
+from levers.studies.settings import SETTINGS
 
 _STATUS: tuple[tuple[type[LeversError], int], ...] = (
     (NoSuchStudyError, 404),
@@ -25,6 +28,7 @@ _STATUS: tuple[tuple[type[LeversError], int], ...] = (
     (StorageError, 503),
     (LeversError, 422),
 )
+_FIELDS = {"name", "factors", *(setting.name for setting in SETTINGS)}
 
 
 class RefusedError(Exception):
@@ -48,6 +52,7 @@ class Problem:
     message: str
     lines: tuple[str, ...]
     no_token: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, error: Exception) -> "Problem":
@@ -57,12 +62,14 @@ class Problem:
         'Refused'
         """
         if isinstance(error, LeversError):
-            return cls(status_of(error), type(error).__name__, message_of(error), lines_of(error))
+            return cls(status_of(error), type(error).__name__, message_of(error), lines_of(error), about=about(error))
         if isinstance(error, RefusedError):
             return cls(error.status, "Refused", str(error), (str(error),), error.no_token)
         if isinstance(error, RequestValidationError):
             found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
-            return cls(422, "InvalidRequest", "; ".join(found), ("; ".join(found),))
+            loc = error.errors()[0]["loc"]
+            field_of_it = {"field": loc[1]} if loc[0] == "body" and len(loc) > 1 and loc[1] in _FIELDS else {}
+            return cls(422, "InvalidRequest", "; ".join(found), ("; ".join(found),), about=field_of_it)
         assert isinstance(error, HTTPException)  # the framework's own: an address or a method that there is not
         told = "The address may be mistyped." if error.status_code == 404 else str(error.detail)
         return cls(error.status_code, "Refused", str(error.detail), (told,))
@@ -91,3 +98,26 @@ def lines_of(error: LeversError) -> tuple[str, ...]:
     if isinstance(error, SheetError) and error.rows:
         return (error.heading(error.n_wrong), *error.problems)
     return (message_of(error),)
+
+
+def about(error: LeversError) -> dict[str, Any]:
+    """What an error is about, for programs: the setting, all problems, the wrong rows; only what there is.
+
+    >>> about(LeversError("tolerance must be above 0", field="tolerance"))
+    {'field': 'tolerance'}
+    """
+    found: dict[str, Any] = {}
+    if not isinstance(error, StorageError):
+        found = {"field": error.field, "problems": [sendable(one) for one in error.problems]}
+    if isinstance(error, SheetError):
+        found |= {"rows": [(row, sendable(why)) for row, why in error.rows], "n_wrong": error.n_wrong}
+    return {key: value for key, value in found.items() if value}
+
+
+def sendable(text: str) -> str:
+    """A text that can be sent: half a character cannot.
+
+    >>> sendable("a\udc80")
+    'a\\udc80'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()

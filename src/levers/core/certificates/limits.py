@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from levers.core.certificates.tails import slippage_tail
 
@@ -52,6 +51,8 @@ def _selection_time(distances: NDArray[np.float64], noise_sd: float) -> float:
             shares = best_share + float((1 / (middle * distances**2 - 1 / best_share)).sum())
             low, high = (middle, high) if shares > 1 else (low, middle)
         return high
+
+    from scipy.optimize import minimize_scalar  # loads much of scipy, and only plans need it
 
     best = minimize_scalar(value, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-6})
     return 2 * noise_sd**2 * float(best.fun)

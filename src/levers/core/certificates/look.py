@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_simpson
 from scipy.special import ndtr
 
 from levers.core.certificates.sums import proven_gain
@@ -103,6 +102,8 @@ def null_spread(m: int, left: float) -> float:
 @lru_cache(maxsize=_MOST_TIED)
 def _tied_rivals(k: int) -> Tail:
     """[gap, y]: of k rivals a gap behind the best, whose error is u < y, some are above u and at most one above y."""
+    from scipy.integrate import cumulative_simpson  # loads much of scipy, and not every study has a look
+
     high = ndtr(_ERRORS + _GAPS[1:, None])
     at_most_one = high**k + k * high ** (k - 1) * (1 - high)
     none_above = cumulative_simpson(_DENSITY * ndtr(_ERRORS + _GAPS[:-1, None]) ** k, x=_ERRORS, initial=0)

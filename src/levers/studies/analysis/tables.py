@@ -10,7 +10,9 @@ import polars as pl
 from levers.core.codec import to_json
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, SheetError
-from levers.studies.sheets.runs import block_numbers, sheet_columns
+from levers.studies.events import Numbers, Values
+from levers.studies.files import target_of, whole_file
+from levers.studies.sheets.runs import block_numbers, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState
 
@@ -18,18 +20,15 @@ if TYPE_CHECKING:
     from levers.studies.study import Study
 
 
-def trials_frame(state: StudyState) -> pl.DataFrame:
-    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
+def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFrame:
+    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times.
+
+    Blocks are those of the design; with `as_in_sheets`, those that run sheets have, which follow the block size.
+    """
     table, n = state.trials, state.trials.n_trials
-    blocks, rows = table.block[:n], table.row[:n]
-    codes = np.empty((n, state.spec.space.n_factors), dtype=np.int16)
-    outcome = np.full(n, np.nan)
-    for i, block in enumerate(state.blocks):
-        here = blocks == i
-        codes[here] = state.spec.merging.expand(block.batch.codes)[rows[here]]
-        outcome[here] = block.values[rows[here]]
+    blocks = table.block[:n]
+    codes, outcome = trial_codes(state, np.arange(n)), trial_outcomes(state, np.arange(n))
     complete = table.state[:n] == TrialState.COMPLETE
-    outcome[~complete] = np.nan
     names = np.array([s.name for s in TrialState])
     stages = np.array([block.batch.stage for block in state.blocks] or [""])
     workers = pl.Series([lease.worker for lease in state.leases] or [""], dtype=pl.String)
@@ -39,7 +38,7 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
     told_at = np.where(complete, table.told_at[:n], np.nan)
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
-        "block": pl.Series(blocks + 1),
+        "block": pl.Series(block_numbers(state, np.arange(n)) if as_in_sheets else blocks + 1),
         "stage": pl.Series(stages[blocks], dtype=pl.String),
         "state": pl.Series(names[table.state[:n]], dtype=pl.String),
     }
@@ -52,6 +51,16 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
         "told_at": _times(told_at),
     }
     return pl.DataFrame(columns)
+
+
+def trial_outcomes(state: StudyState, trials: Numbers) -> Values:
+    """The outcomes of trials, NaN for those that have none."""
+    outcomes = np.full(len(trials), np.nan)
+    complete = state.trials.state[trials] == TrialState.COMPLETE
+    for i, block in enumerate(state.blocks):
+        here = complete & (state.trials.block[trials] == i)
+        outcomes[here] = block.values[state.trials.row[trials[here]]]
+    return outcomes
 
 
 def as_pandas(frame: pl.DataFrame) -> Any:
@@ -84,39 +93,24 @@ SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 
 def export_study(study: "Study", path: str | os.PathLike[str]) -> None:
     """All trials that were handed out, as `export_trials` writes them; or the verdict, as .json for `levers.verify`."""
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise SheetError(f"cannot write {str(target)!r}: its name must end in {', '.join(SUFFIXES[:-1])} or .json")
-    if not target.parent.is_dir():
-        raise SheetError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    target, suffix = target_of(path, SUFFIXES, SheetError)
     if suffix != ".json":
         export_trials(study, target)
         return
     text = to_json(study.verdict()) + "\n"
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    with whole_file(target, SheetError) as file:
+        file.write(text.encode())
 
 
 def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
     """All trials that were handed out: .csv, .tsv or .xlsx as a sheet that `tell` and `import` read, or .parquet."""
     state = study.frozen()  # others may write meanwhile
     if Path(path).suffix.lower() == ".parquet":
-        frame = trials_frame(state)
-        blocks = pl.Series("block", block_numbers(state, frame["trial"].to_numpy()))
-        try:
-            frame.with_columns(blocks).write_parquet(Path(path))
-        except OSError as error:
-            raise SheetError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        with whole_file(Path(path), SheetError) as file:
+            trials_frame(state, as_in_sheets=True).write_parquet(file)
         return
     states = state.trials.state[: state.trials.n_trials]
     which = np.flatnonzero(states != TrialState.WAITING)
-    values = np.full(len(which), np.nan)
-    complete = states[which] == TrialState.COMPLETE
-    for i, block in enumerate(state.blocks):
-        here = complete & (state.trials.block[which] == i)
-        values[here] = block.values[state.trials.row[which[here]]]
+    values = trial_outcomes(state, which)
     names = np.array([s.name for s in TrialState])[states[which]].tolist()
-    write_sheet(path, state.spec.space, **sheet_columns(state, which), outcomes=values, states=names)
+    write_sheet(path, state.spec.space, **sheet_columns(state, which, values, names))

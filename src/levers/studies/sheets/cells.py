@@ -6,13 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from levers.core.space import Factor, Level
-from levers.errors import SheetError
+from levers.errors import InvalidSettingError, SheetError
+
+if TYPE_CHECKING:
+    import polars as pl  # takes a while to import, and what a person types is read without it
 
 MAX_LISTED = 20
 """How many wrong rows an error lists; the others are counted."""
@@ -176,12 +179,15 @@ def level_texts(factor: Factor) -> tuple[str, ...]:
     return tuple(texts[k] for k in range(factor.n_levels))
 
 
-def level_codes(cells: pl.Series, factor: Factor) -> NDArray[np.int16]:
+def level_codes(cells: "pl.Series", factor: Factor) -> NDArray[np.int16]:
     """The level positions that a column of texts stands for, EMPTY or UNKNOWN where there is none.
 
+    >>> import polars as pl
     >>> level_codes(pl.Series([" 2,5", "1.0", "high", ""]), Factor("dose", [1, 2.5])).tolist()
     [1, 0, -3, -2]
     """
+    import polars as pl
+
     find = level_finder(factor)
     unique = cells.unique()
     codes = pl.Series([find(text) for text in unique], dtype=pl.Int16)
@@ -271,12 +277,15 @@ _BOTH = re.compile(r"[+-]?[0-9]+(?:[.,' \u00a0\u202f][0-9]+)+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}")
 
 
-def trial_numbers(cells: pl.Series, lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Fault]]:
+def trial_numbers(cells: "pl.Series", lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Fault]]:
     """Trial numbers, -1 where the cell is empty, and what is wrong with them.
 
+    >>> import polars as pl
     >>> trial_numbers(pl.Series(["7", " 8.0 ", ""]), np.array([2, 3, 4]))[0].tolist()
     [7, 8, -1]
     """
+    import polars as pl
+
     text = pl.col("text")
     frame = cells.str.strip_chars().to_frame("text")  # one query for all: each has a cost of its own
     frame = frame.with_columns(
@@ -299,14 +308,17 @@ def trial_numbers(cells: pl.Series, lines: NDArray[np.int64]) -> tuple[NDArray[n
     ]
 
 
-def outcome_numbers(cells: pl.Series, *, decimal_comma: bool) -> tuple[NDArray[np.float64], list[Fault]]:
+def outcome_numbers(cells: "pl.Series", *, decimal_comma: bool) -> tuple[NDArray[np.float64], list[Fault]]:
     """Outcomes, NaN where the cell is empty, and what is wrong with them.
 
     `decimal_comma` says that a comma cannot separate thousands here, as in a file with semicolons between cells.
 
+    >>> import polars as pl
     >>> outcome_numbers(pl.Series(["1.5", "", " +2e3"]), decimal_comma=False)[0].tolist()
     [1.5, nan, 2000.0]
     """
+    import polars as pl
+
     text = pl.col("text")
     frame = cells.to_frame("text").select(text.str.strip_chars().str.replace_all("\u2212", "-", literal=True))
     frame = frame.with_columns(
@@ -333,7 +345,28 @@ def outcome_numbers(cells: pl.Series, *, decimal_comma: bool) -> tuple[NDArray[n
     return outcomes, faults
 
 
-def _mask(series: pl.Series) -> NDArray[np.bool_]:
+def typed_number(text: str, what: str = "the outcome", *, decimal_comma: bool = False, hint: str = "") -> float:
+    """A single number that a person typed, read as in a sheet; what can be read in two ways, as 1,234, is refused.
+
+    >>> typed_number(" 1,5 "), typed_number("\u22122e3"), typed_number("1,234", decimal_comma=True)
+    (1.5, -2000.0, 1.234)
+    >>> typed_number("x", "the noise")
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: the noise must be a number, not 'x'
+    """
+    plain_text = text.strip().replace("\u2212", "-")
+    comma = re.match(_COMMA, plain_text)
+    if not comma and not re.match(_POINT, plain_text):
+        raise InvalidSettingError(f"{what} must be a number, not {plain_text[:60]!r}{hint}")
+    if comma and not decimal_comma and re.match(_GROUPED_OUTCOME, plain_text):
+        raise InvalidSettingError(_grouped(plain_text, what))
+    value = float(plain_text.replace(",", "."))
+    if math.isinf(value):
+        raise InvalidSettingError(f"{what} {shown(plain_text)} is too large")
+    return value
+
+
+def _mask(series: "pl.Series") -> NDArray[np.bool_]:
     return np.asarray(series.to_numpy(), dtype=np.bool_)
 
 
@@ -348,9 +381,9 @@ def _not_a_number(text: str) -> str:
     return f"{start}; leave the cell empty, or report the run as failed (`levers fail`)"
 
 
-def _grouped(text: str) -> str:
+def _grouped(text: str, what: str = "outcome") -> str:
     point, whole = text.replace(",", "."), text.replace(",", "")
-    return f"outcome {shown(text)} can be {point} or {whole}; write it with a decimal point or without separators"
+    return f"{what} {shown(text)} can be {point} or {whole}; write it with a decimal point or without separators"
 
 
 def _mixed(text: str, other: str) -> str:

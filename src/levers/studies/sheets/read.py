@@ -52,11 +52,13 @@ class Sheet:
         return ~np.isnan(self.outcomes)
 
 
-def read_sheet(path: str | os.PathLike[str], space: Space, *, need_trials: bool = True) -> Sheet:
+def read_sheet(
+    path: str | os.PathLike[str], space: Space, *, need_trials: bool = True, name: str | None = None
+) -> Sheet:
     """Read a .csv, .tsv or .xlsx file, whatever program and country it was saved in.
 
     `need_trials=False` is for past data: rows need no trial number, but a level for every factor. A column of trial
-    numbers is read, and checked, whenever there is one.
+    numbers is read, and checked, whenever there is one. `name` is how messages call the file, if not by its path.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -73,7 +75,7 @@ def read_sheet(path: str | os.PathLike[str], space: Space, *, need_trials: bool 
         columns, table = _table(path, space, need_trials)
     except (OSError, SheetError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        raise SheetError(f"cannot read {os.fspath(path)!r}: {reason}") from error
+        raise SheetError(f"cannot read {name or repr(os.fspath(path))}: {reason}") from error
     return _interpreted(space, columns, table)
 
 

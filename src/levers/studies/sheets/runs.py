@@ -1,20 +1,21 @@
 """Run sheets of a study: write what was asked, take in what comes back, all of it or none."""
 
 import os
-import uuid
-from contextlib import suppress
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from levers.core.space import Codes
 from levers.errors import LeversError, SheetError
-from levers.studies.events import Numbers
+from levers.studies.events import Numbers, Values
 from levers.studies.outcomes import check_correctable, new_outcomes, outcome_number
 from levers.studies.sheets.cells import MAX_LISTED, raise_rows
 from levers.studies.sheets.read import Sheet, read_sheet
-from levers.studies.sheets.write import sheet_text, write_sheet
+from levers.studies.sheets.write import SheetColumns, check_writable, write_sheet
 from levers.studies.state import Correction, StudyState, TrialState
 
 if TYPE_CHECKING:
@@ -40,28 +41,45 @@ def _read(study: "Study", sheet: AnySheet, *, need_trials: bool = True) -> Sheet
 
 
 def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
-    """Refuse a file that a run sheet could not be written to, by writing an empty one beside it."""
-    target, stem = Path(path), f".{uuid.uuid4().hex}"
-    draft = target.with_name(stem + target.suffix)
+    """Refuse a file that cannot be written, or that holds something, before any run is handed out."""
+    target = Path(path)
+    if target.exists():
+        _check_overwritable(study, target)
+    check_writable(target, study.space)
+
+
+def _check_overwritable(study: "Study", path: Path) -> None:
+    """Refuse to lose what somebody typed, and files that are something else."""
+    foreign = SheetError(f"{path} is there already and is no run sheet of this study; choose another file")
+    first = shlex.join(["levers", "tell", study.name, "--sheet", str(path)])
+    filled_in = SheetError(f"{path} has outcomes in it; `{first}` first, or choose another file")
     try:
-        write_sheet(draft, study.space, trials=[], blocks=[], codes=[])
+        sheet = read_sheet(path, study.space)
     except SheetError as error:
-        raise SheetError(str(error).replace(stem, target.stem)) from None
-    finally:
-        with suppress(OSError, ValueError):
-            draft.unlink()
+        raise (filled_in if error.n_wrong else foreign) from None  # a wrong row is a typo, which `tell` explains
+    if not is_of_study(study, sheet):
+        raise foreign
+    assert sheet.trials is not None  # read_sheet needs them unless told otherwise
+    typed = zip(sheet.trials[sheet.filled].tolist(), sheet.outcomes[sheet.filled].tolist(), strict=True)
+    if any(study.trial(number).value != value for number, value in typed):
+        raise filled_in
+
+
+def write_asked(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> int:
+    """Write a run sheet of trials that are out already, if there are any; returns how many."""
+    if trials.size:
+        try:
+            write_runs(study, trials, path)
+        except (LeversError, OSError) as error:
+            again = shlex.join(["levers", "ask", study.name, "--again", "--sheet", os.fspath(path)])
+            raise SheetError(f"{error}; the runs are out: {again}") from error
+    return len(trials)
 
 
 def write_runs(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> None:
     """Write a run sheet (.csv, .tsv or .xlsx) of some trials, with an empty column for the outcomes."""
     state = study.state
     write_sheet(path, state.spec.space, **sheet_columns(state, trials))
-
-
-def runs_text(study: "Study", trials: Numbers) -> str:
-    """The same as CSV text."""
-    state = study.state
-    return sheet_text(state.spec.space, **sheet_columns(state, trials))
 
 
 def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
@@ -124,15 +142,28 @@ def import_sheet(study: "Study", path: AnySheet, note: str) -> int:
     return study.import_arrays(sheet.codes[sheet.filled], sheet.outcomes[sheet.filled], note)
 
 
-def sheet_columns(state: StudyState, trials: Numbers) -> dict[str, Any]:
-    """The columns of a sheet."""
+def sheet_columns(
+    state: StudyState, trials: Numbers, outcomes: Values | None = None, states: Sequence[str] | None = None
+) -> SheetColumns:
+    """The columns of a sheet of some trials."""
+    return {
+        "trials": trials,
+        "blocks": block_numbers(state, trials),
+        "codes": trial_codes(state, trials),
+        "outcomes": outcomes,
+        "states": states,
+    }
+
+
+def trial_codes(state: StudyState, trials: Numbers) -> Codes:
+    """The level positions that trials are to be run at, one row a trial."""
     codes = np.empty((len(trials), state.spec.space.n_factors), dtype=np.int16)
     blocks = state.trials.block[trials]
     for i in np.unique(blocks):
         here = blocks == i
         inner = state.blocks[i].batch.codes[state.trials.row[trials[here]]]
         codes[here] = state.spec.merging.expand(inner)
-    return {"trials": trials, "blocks": block_numbers(state, trials), "codes": codes}
+    return codes
 
 
 def block_numbers(state: StudyState, trials: Numbers) -> Numbers:
@@ -148,7 +179,7 @@ def _wrong_settings(state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:
     asked = known[state.trials.state[sheet.trials[known]] != TrialState.WAITING]
     if not asked.size:
         return []
-    expected = sheet_columns(state, sheet.trials[asked])["codes"]
+    expected = trial_codes(state, sheet.trials[asked])
     given = sheet.codes[asked]
     differs = (given >= 0) & (given != expected)
     problems = []

@@ -2,9 +2,10 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, Required, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
@@ -55,15 +56,17 @@ class _Rows:
         return ["trial", "block", *names, "outcome", *(() if self.states is None else ("state",))]
 
 
-def sheet_text(
-    space: Space,
-    *,
-    trials: ArrayLike,
-    blocks: ArrayLike,
-    codes: ArrayLike,
-    outcomes: ArrayLike | None = None,
-    states: Sequence[str] | None = None,
-) -> str:
+class SheetColumns(TypedDict, total=False):
+    """The columns of a sheet, all of one length. Outcomes and states may be left out."""
+
+    trials: Required[ArrayLike]
+    blocks: Required[ArrayLike]
+    codes: Required[ArrayLike]
+    outcomes: ArrayLike | None
+    states: Sequence[str] | None
+
+
+def sheet_text(space: Space, **columns: Unpack[SheetColumns]) -> str:
     """The sheet as CSV text. A cell is empty where there is no outcome (NaN) or no level (-1).
 
     >>> space = Space.of({"heat": ["low", "=high"], "dose": [1, 2.5]})
@@ -72,19 +75,10 @@ def sheet_text(
     0,0,low,2.5,0.5
     1,0,'=high,1,
     """
-    return _delimited(_rows(space, trials, blocks, codes, outcomes, states), ",")
+    return _delimited(_rows(space, **columns), ",")
 
 
-def write_sheet(
-    path: str | os.PathLike[str],
-    space: Space,
-    *,
-    trials: ArrayLike,
-    blocks: ArrayLike,
-    codes: ArrayLike,
-    outcomes: ArrayLike | None = None,
-    states: Sequence[str] | None = None,
-) -> None:
+def write_sheet(path: str | os.PathLike[str], space: Space, **columns: Unpack[SheetColumns]) -> None:
     """Write a .csv, .tsv or .xlsx file, by the path's suffix. It is there whole or not at all.
 
     >>> write_sheet("runs.pdf", Space.sized([2]), trials=[0], blocks=[0], codes=[[0]])
@@ -92,31 +86,40 @@ def write_sheet(
     levers.errors.SheetError: cannot write 'runs.pdf': its name must end in .csv, .tsv or .xlsx
     """
     target, suffix = target_of(path, (*_DELIMITERS, ".xlsx"), SheetError)
-    rows = _rows(space, trials, blocks, codes, outcomes, states)
+    rows = _rows(space, **columns)
     if suffix == ".xlsx" and (len(rows.trials) >= MAX_ROWS or len(rows.header) > _MAX_COLUMNS):
         raise SheetError(f"cannot write {str(target)!r}: it is too large for Excel; write a .csv file")
     with whole_file(target, SheetError) as file:
-        if suffix == ".xlsx":
-            write_workbook(file, _cells(rows))
-        else:
-            text = _delimited(rows, _DELIMITERS[suffix])
-            # without the mark, Excel takes the text for that of an old Windows
-            file.write(text.encode("utf-8" if text.isascii() else "utf-8-sig"))
+        _write(rows, file, suffix)
 
 
-def _rows(
-    space: Space,
-    trials: ArrayLike,
-    blocks: ArrayLike,
-    codes: ArrayLike,
-    outcomes: ArrayLike | None,
-    states: Sequence[str] | None,
-) -> _Rows:
-    numbers = np.asarray(trials, dtype=np.int64)
-    levels = np.asarray(codes, dtype=np.int16).reshape(-1, space.n_factors) if len(numbers) == 0 else codes
-    given = np.full(len(numbers), np.nan) if outcomes is None else outcomes
-    values = np.array(given, dtype=np.float64)  # None becomes NaN
-    return _Rows(space, numbers, np.asarray(blocks, dtype=np.int64), np.asarray(levels, dtype=np.int16), values, states)
+def check_writable(path: str | os.PathLike[str], space: Space) -> None:
+    """Refuse a path to which `write_sheet` could not write, by writing an empty sheet that is gone at once."""
+    target, suffix = target_of(path, (*_DELIMITERS, ".xlsx"), SheetError)
+    try:
+        with tempfile.TemporaryFile(dir=target.parent) as file:
+            _write(_rows(space, trials=[], blocks=[], codes=[]), file, suffix)
+    except OSError as error:
+        raise SheetError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+
+def _write(rows: _Rows, file: IO[bytes], suffix: str) -> None:
+    if suffix == ".xlsx":
+        write_workbook(file, _cells(rows))
+        return
+    text = _delimited(rows, _DELIMITERS[suffix])
+    # without the mark, Excel takes the text for that of an old Windows
+    file.write(text.encode("utf-8" if text.isascii() else "utf-8-sig"))
+
+
+def _rows(space: Space, **columns: Unpack[SheetColumns]) -> _Rows:
+    numbers = np.asarray(columns["trials"], dtype=np.int64)
+    codes = np.asarray(columns["codes"], dtype=np.int16)
+    codes = codes.reshape(-1, space.n_factors) if len(numbers) == 0 else codes
+    given = columns.get("outcomes")
+    outcomes = np.array(np.full(len(numbers), np.nan) if given is None else given, dtype=np.float64)  # None becomes NaN
+    blocks = np.asarray(columns["blocks"], dtype=np.int64)
+    return _Rows(space, numbers, blocks, codes, outcomes, columns.get("states"))
 
 
 def _delimited(rows: _Rows, delimiter: str) -> str:

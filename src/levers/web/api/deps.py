@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Header, Path, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
@@ -14,6 +14,7 @@ from levers.web.api.schemas import MOST, Problem
 from levers.web.security import name_of
 from levers.web.service import Limits, Service
 
+F = TypeVar("F", bound=Callable[..., Any])
 JSON = "application/json"
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
@@ -84,11 +85,6 @@ def study_of(request: Request, name: str, role: str) -> Study:
     return service_of(request).study(request, name_of(name), role)
 
 
-def check_rows(request: Request, n: int) -> None:
-    """Refuse more rows than a request may bring."""
-    service_of(request).check_rows(n)
-
-
 def page_size(request: Request, limit: int) -> int:
     """How many items a page may have here."""
     return min(limit, service_of(request).limits.page_rows)
@@ -110,11 +106,24 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+def of_study(
+    method: Callable[..., Any], where: str, operation: str, summary: str, model: Any, *errors: int, **more: Any
+) -> Callable[[F], F]:
+    """An operation on one study: where it is below the study's address, its name and title, and what it answers."""
+    more.setdefault("responses", responses(404, *errors))
+    path = f"/studies/{{name}}/{where}" if where else "/studies/{name}"
+    decorate: Callable[[F], F] = method(path, operation_id=operation, summary=summary, response_model=model, **more)
+    return decorate
+
+
 def changed(
-    request: Request, study: Study, key: str | None, what: str, body: BaseModel, act: Callable[[], BaseModel]
+    request: Request, name: str, key: str | None, body: BaseModel, act: Callable[[Study], BaseModel], n_rows: int = 1
 ) -> Response:
-    """Make a change, once if it has a key, and answer what came of it."""
-    made = once(request, study, key, f"{what} {body.model_dump_json()}", lambda: act().model_dump_json())
+    """Make a change, once if it has a key, and answer what came of it. What is asked for is known by the address."""
+    study = study_of(request, name, "write")
+    service_of(request).check_rows(n_rows)
+    what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
+    made = once(request, study, key, what, lambda: act(study).model_dump_json())
     return answer(made.text, headers=made.headers)
 
 

@@ -14,7 +14,6 @@ from starlette.background import BackgroundTask
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse
 
-from levers.errors import SheetError
 from levers.studies.analysis.tables import export_study, trials_frame
 from levers.studies.events import Numbers, numbers
 from levers.studies.sheets.read import Sheet, read_sheet
@@ -22,12 +21,13 @@ from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet,
 from levers.studies.study import Study
 from levers.web.api.deps import (
     Absent,
+    F,
     Key,
     Made,
     Name,
     answer,
     answer_value,
-    check_rows,
+    of_study,
     once,
     responses,
     service_of,
@@ -53,6 +53,7 @@ ExportFormat = Annotated[Literal["csv", "tsv", "xlsx", "parquet", "json"], Path(
 HowMany = Annotated[
     Annotated[int, Field(ge=1, le=MOST_ROWS)] | Absent, Query(description="The block size, or 1, if not given.")
 ]
+AtMost = Annotated[Annotated[int, Field(ge=1, le=MOST_ROWS)] | Absent, Query(description="How many at most.")]
 ForWhom = Annotated[Annotated[str, Field(min_length=1, max_length=200)] | Absent, Query(description="Who makes them.")]
 Seconds = Annotated[
     Annotated[float, Field(gt=0, le=LONGEST_LEASE, allow_inf_nan=False)] | Absent,
@@ -79,31 +80,28 @@ def _file(*formats: str, changes: bool = False) -> dict[int | str, dict[str, Any
     return found
 
 
-@router.get(
-    "/studies/{name}/export/{format}",
-    operation_id="exportStudy",
-    summary="All runs, or the verdict, as a file",
-    response_class=Response,
-    responses=_file(*TYPES),
-)
-def export(
-    request: Request,
-    name: Name,
-    kind: Annotated[Literal["csv", "tsv", "xlsx", "parquet", "json"], Path(alias="format")],
-) -> Response:
+def _with_file(
+    method: Any, where: str, operation: str, summary: str, *formats: str, changes: bool = False
+) -> Callable[[F], F]:
+    """An operation that answers with a file."""
+    documented = _file(*formats, changes=changes)
+    return of_study(method, where, operation, summary, None, responses=documented, response_class=Response)
+
+
+def _with_sheet(method: Any, where: str, operation: str, summary: str, model: Any, errors: Any) -> Callable[[F], F]:
+    """An operation whose body is a sheet."""
+    return of_study(method, where, operation, summary, model, responses=errors, openapi_extra={"requestBody": _BODY})
+
+
+@_with_file(router.get, "export/{format}", "exportStudy", "All runs, or the verdict, as a file", *TYPES)
+def export(request: Request, name: Name, kind: ExportFormat) -> Response:
     """Every trial that was handed out; as `json` the whole verdict, for `levers.verify`, once there is one."""
     study = study_of(request, name, "read")
     with service_of(request).slowly():
         return _written(study, kind, lambda path: export_study(study, path))
 
 
-@router.get(
-    "/studies/{name}/frame",
-    operation_id="getFrame",
-    summary="All trials as one Parquet table",
-    response_class=Response,
-    responses=_file("parquet"),
-)
+@_with_file(router.get, "frame", "getFrame", "All trials as one Parquet table", "parquet")
 def frame(request: Request, name: Name) -> Response:
     """One row a trial, also those that wait, as `trials_dataframe` has it."""
     study = study_of(request, name, "read")
@@ -111,26 +109,20 @@ def frame(request: Request, name: Name) -> Response:
         return _written(study, "parquet", lambda path: trials_frame(study.frozen()).write_parquet(path))
 
 
-@router.get(
-    "/studies/{name}/sheet",
-    operation_id="getSheet",
-    summary="The open runs as a run sheet",
-    response_class=Response,
-    responses=_file(*_SHEETS),
-)
-def open_sheet(request: Request, name: Name, format: SheetFormat = "csv", worker: Worker = None) -> Response:  # noqa: A002
+@_with_file(router.get, "sheet", "getSheet", "The open runs as a run sheet", *_SHEETS)
+def open_sheet(
+    request: Request,
+    name: Name,
+    n: AtMost = None,
+    format: SheetFormat = "csv",  # noqa: A002
+    worker: Worker = None,
+) -> Response:
     """Runs that are out, once more: all of them, or one worker's."""
     study = study_of(request, name, "read")
-    return _sheet(study, numbers([trial.number for trial in study.running(worker)]), format)
+    return _sheet(study, numbers([trial.number for trial in study.running(worker)][:n]), format)
 
 
-@router.post(
-    "/studies/{name}/sheet",
-    operation_id="askSheet",
-    summary="Get runs to make, as a run sheet",
-    response_class=Response,
-    responses=_file(*_SHEETS, changes=True),
-)
+@_with_file(router.post, "sheet", "askSheet", "Get runs to make, as a run sheet", *_SHEETS, changes=True)
 def ask_sheet(
     request: Request,
     name: Name,
@@ -143,7 +135,7 @@ def ask_sheet(
     """Like `ask`; the answer is a file with a column `outcome` to fill in, and to hand back with PUT."""
     study = study_of(request, name, "write")
     wanted = n or study.spec.block_size or 1
-    check_rows(request, wanted)
+    service_of(request).check_rows(wanted)
 
     def act() -> str:
         return " ".join(map(str, study.ask_numbers(wanted, worker=worker, lease=lease)))
@@ -188,19 +180,11 @@ _BODY = {
 
 _ERRORS = responses(400, 404, 409, 413, 415)
 _CHANGES = responses(400, 404, 409, 413, 415, changes=200)
-_EXTRA = {"requestBody": _BODY}
 Reason = Annotated[str, Query(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
 Note = Annotated[str, Query(max_length=10_000, description="Where the runs come from; it is kept in the log.")]
 
 
-@router.put(
-    "/studies/{name}/sheet",
-    operation_id="tellSheet",
-    summary="Hand in a filled-in run sheet",
-    response_model=SheetReport,
-    responses=_ERRORS,
-    openapi_extra=_EXTRA,
-)
+@_with_sheet(router.put, "sheet", "tellSheet", "Hand in a filled-in run sheet", SheetReport, _ERRORS)
 async def upload(request: Request, name: Name) -> Response:
     """All of it, or nothing when a row is wrong: the message lists rows and reasons. Handing it in twice is fine."""
     study = await to_thread.run_sync(study_of, request, name, "write")
@@ -213,13 +197,8 @@ async def upload(request: Request, name: Name) -> Response:
     return answer_value(SheetReport, await to_thread.run_sync(work))
 
 
-@router.post(
-    "/studies/{name}/sheet/corrections",
-    operation_id="correctSheet",
-    summary="Correct outcomes with a sheet",
-    response_model=CorrectionsMade,
-    responses=_CHANGES,
-    openapi_extra=_EXTRA,
+@_with_sheet(
+    router.post, "sheet/corrections", "correctSheet", "Correct outcomes with a sheet", CorrectionsMade, _CHANGES
 )
 async def correct(request: Request, name: Name, reason: Reason, key: Key = None) -> Response:
     """The outcomes that are another in the sheet than was told. Rows are checked as when it is handed in."""
@@ -230,14 +209,7 @@ async def correct(request: Request, name: Name, reason: Reason, key: Key = None)
     return await _changed(request, name, key, f"correct sheet {reason}", act)
 
 
-@router.post(
-    "/studies/{name}/sheet/past",
-    operation_id="importSheet",
-    summary="Take in past runs from a sheet",
-    response_model=Imported,
-    responses=_CHANGES,
-    openapi_extra=_EXTRA,
-)
+@_with_sheet(router.post, "sheet/past", "importSheet", "Take in past runs from a sheet", Imported, _CHANGES)
 async def import_past(request: Request, name: Name, note: Note = "", key: Key = None) -> Response:
     """A column for each factor, and `outcome`."""
 
@@ -274,11 +246,9 @@ def _rows(request: Request, study: Study, suffix: str, data: bytes, *, need_tria
     with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
         path = FilePath(folder) / f"sheet{suffix}"
         path.write_bytes(data)
-        try:
-            sheet = read_sheet(path, study.space, need_trials=need_trials)
-        except SheetError as error:  # whoever sent it does not know the file by that name
-            raise SheetError(str(error).replace(repr(str(path)), "the sheet")) from None
-    check_rows(request, sheet.n_rows)
+        # whoever sent it does not know the file by that path
+        sheet = read_sheet(path, study.space, need_trials=need_trials, name="the sheet")
+    service_of(request).check_rows(sheet.n_rows)
     return sheet
 
 

@@ -1,78 +1,49 @@
 """What a study says: status, effects, forecast, best setting, verdict, diagnostics."""
 
 import math
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
-from levers.core.model.additivity import LackOfFit
 from levers.core.model.interactions import PairCheck
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
-from levers.studies.analysis.views import FactorEvidence, evidence
-from levers.web.api.deps import Name, answer, answer_value, responses, service_of, study_of
+from levers.studies.analysis.views import evidence
+from levers.web.api.deps import Name, answer, answer_value, of_study, service_of, study_of
+from levers.web.api.runs import CorrectionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
 router = APIRouter(tags=["looking"])
-_ERRORS = responses(404)
+S = TypeVar("S", bound=Shape)
 
 
-@router.get(
-    "/studies/{name}/status",
-    operation_id="getStatus",
-    summary="Where a study stands",
-    response_model=views.Status,
-    responses=_ERRORS,
-)
+@of_study(router.get, "status", "getStatus", "Where a study stands", views.Status)
 def status(request: Request, name: Name) -> Response:
     """Runs made, out and to go; times are seconds since 1970."""
     study = study_of(request, name, "read")
     return answer_value(views.Status, views.status(study.name, study.frozen()))
 
 
-@router.get(
-    "/studies/{name}/effects",
-    operation_id="getEffects",
-    summary="What each level loses",
-    response_model=list[views.EffectRow],
-    responses=_ERRORS,
-)
+@of_study(router.get, "effects", "getEffects", "What each level loses", list[views.EffectRow])
 def effects(request: Request, name: Name) -> Response:
     """Against the leading level, with intervals that all hold at once."""
     return answer_value(list[views.EffectRow], views.effects(study_of(request, name, "read").frozen()))
 
 
-@router.get(
-    "/studies/{name}/forecast",
-    operation_id="getForecast",
-    summary="How many runs are to go",
-    response_model=views.Forecast,
-    responses=_ERRORS,
-)
+@of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
 def forecast(request: Request, name: Name) -> Response:
     """In the block under way, likely, and in the worst case."""
     return answer_value(views.Forecast, views.forecast(study_of(request, name, "read").frozen()))
 
 
-@router.get(
-    "/studies/{name}/best",
-    operation_id="getBest",
-    summary="The setting that the estimates favour",
-    response_model=BestShape,
-    responses=_ERRORS,
-)
+@of_study(router.get, "best", "getBest", "The setting that the estimates favour", BestShape)
 def best(request: Request, name: Name) -> Response:
     """With how far it may be from the best one; all null before the first decision."""
     return answer(BestShape.of(views.best(study_of(request, name, "read").frozen())))
 
 
-@router.get(
-    "/studies/{name}/verdict",
-    operation_id="getVerdict",
-    summary="The answer and its guarantee",
-    response_model=VerdictShape,
-    responses=responses(404, 409),
-)
+@of_study(router.get, "verdict", "getVerdict", "The answer and its guarantee", VerdictShape, 409)
 def verdict(request: Request, name: Name) -> Response:
     """409 while the study is not finished."""
     state = study_of(request, name, "read").frozen()
@@ -80,6 +51,12 @@ def verdict(request: Request, name: Name) -> Response:
     if found is None or chosen is None:
         raise NotFinishedError(f"the study is not finished: {views.forecast(state)}")
     return answer(VerdictShape.of(found, chosen.params))
+
+
+@of_study(router.get, "corrections", "listCorrections", "Outcomes that were corrected", CorrectionsMade)
+def corrections(request: Request, name: Name) -> Response:
+    """Oldest first, with who corrected them, when and why."""
+    return answer(CorrectionsMade(corrections=study_of(request, name, "read").corrections()))
 
 
 _MOST_PAIRS = 100
@@ -111,14 +88,7 @@ class PairShape(Shape):
     @classmethod
     def of(cls, names: tuple[str, ...], check: PairCheck) -> "PairShape":
         """From a check."""
-        return cls(
-            first=names[check.first],
-            second=names[check.second],
-            dof=check.dof,
-            statistic=_finite(check.statistic),
-            p_value=check.p_value,
-            adjusted=check.adjusted,
-        )
+        return _shaped(cls, check, first=names[check.first], second=names[check.second])
 
 
 class LackShape(Shape):
@@ -128,11 +98,6 @@ class LackShape(Shape):
     pure_dof: int | None
     statistic: float | None
     p_value: float
-
-    @classmethod
-    def of(cls, lack: LackOfFit) -> "LackShape":
-        """From the test."""
-        return cls(dof=lack.dof, pure_dof=lack.pure_dof, statistic=_finite(lack.statistic), p_value=lack.p_value)
 
 
 class AdditivityShape(Shape):
@@ -170,55 +135,35 @@ class Diagnostics(Shape):
     evidence: list[EvidenceShape]
 
 
-@router.get(
-    "/studies/{name}/diagnostics",
-    operation_id="getDiagnostics",
-    summary="Whether the outcomes look as assumed",
-    response_model=Diagnostics,
-    responses=responses(404),
-)
+@of_study(router.get, "diagnostics", "getDiagnostics", "Whether the outcomes look as assumed", Diagnostics)
 def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
     with service_of(request).slowly():
         left = diagnostics.residuals(state, most=1)
         found = diagnostics.additivity(state)
-    return answer(
-        Diagnostics(
-            residuals=ResidualShape(**{field: getattr(left, field) for field in ResidualShape.model_fields}),
-            additivity=AdditivityShape(
-                in_doubt=found.in_doubt,
-                summary=found.summary,
-                reason=found.reason,
-                n_runs=found.n_runs,
-                noise_used=found.noise_used,
-                lack=None if found.lack is None else LackShape.of(found.lack),
-                n_pairs=len(found.checks),
-                pairs=[PairShape.of(found.names, check) for check in found.checks[:_MOST_PAIRS]],
-                suspects=[PairShape.of(found.names, check) for check in found.suspects],
-            ),
-            evidence=[_evidence(one) for one in evidence(state)],
-        )
+    shaped = _shaped(
+        AdditivityShape,
+        found,
+        lack=None if found.lack is None else _shaped(LackShape, found.lack),
+        n_pairs=len(found.checks),
+        pairs=[PairShape.of(found.names, check) for check in found.checks[:_MOST_PAIRS]],
+        suspects=[PairShape.of(found.names, check) for check in found.suspects],
     )
+    each = [_shaped(EvidenceShape, one) for one in evidence(state)]
+    return answer(Diagnostics(residuals=_shaped(ResidualShape, left), additivity=shaped, evidence=each))
 
 
-def _evidence(one: FactorEvidence) -> EvidenceShape:
-    return EvidenceShape(
-        factor=one.factor,
-        better=one.better,
-        worse=one.worse,
-        contrast=one.contrast,
-        radius=one.radius,
-        ratio=_finite(one.ratio),
-        t=_finite(one.t),
-        shown=one.shown,
-    )
+def _shaped(shape: type[S], value: object, **more: Any) -> S:
+    """A shape from the attributes of a value, with null for numbers that JSON has not."""
+    same = {name: _finite(getattr(value, name)) for name in shape.model_fields if name not in more}
+    return shape(**same, **more)
 
 
-def _finite(value: float | None) -> float | None:
+def _finite(value: Any) -> Any:
     """JSON has no infinity.
 
-    >>> _finite(math.inf), _finite(0.5)
-    (None, 0.5)
+    >>> _finite(math.inf), _finite(0.5), _finite("x")
+    (None, 0.5, 'x')
     """
-    return value if value is not None and math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,14 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from levers.studies.state import Correction
-from levers.web.api.deps import Key, Name, changed, check_rows, responses, study_of
+from levers.studies.study import Study
+from levers.web.api.deps import Key, Name, changed, of_study, responses
 from levers.web.api.schemas import Ask, Correct, Corrections, Fail, Import, Outcome, Shape, Taken, Told, Trials
 
 router = APIRouter(tags=["runs"])
-_ERRORS = responses(400, 404, 409, 413, changes=200)
 _NAN = float("nan")
 _SAME_STUDY = {"path.name": "$request.path.name"}
 _ASKED = "$response.body#/trials/0/trial"
+_ERRORS = responses(400, 404, 409, 413, changes=200)
 _ASK = responses(400, 404, 409, 413, changes=200)
 _ASK[200]["links"] = {
     "tell": {"operationId": "tell", "parameters": _SAME_STUDY, "requestBody": {"trial": _ASKED, "value": 1.5}},
@@ -39,91 +40,60 @@ class Imported(Shape):
     n_imported: int
 
 
-@router.post(
-    "/studies/{name}/ask", operation_id="ask", summary="Get runs to make", response_model=Trials, responses=_ASK
-)
+@of_study(router.post, "ask", "ask", "Get runs to make", Trials, responses=_ASK)
 def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = None) -> Response:
     """Up to `n` runs. Fewer, or none, when the rest of the block is with others or the study is finished."""
-    study = study_of(request, name, "write")
-    check_rows(request, body.n)
-    return changed(
-        request, study, key, "ask", body, lambda: Trials.of(study.ask(body.n, worker=body.worker, lease=body.lease))
-    )
+
+    def act(study: Study) -> Trials:
+        return Trials.of(study.ask(body.n, worker=body.worker, lease=body.lease))
+
+    return changed(request, name, key, body, act, body.n)
 
 
-@router.post(
-    "/studies/{name}/tell", operation_id="tell", summary="Tell outcomes", response_model=Taken, responses=_ERRORS
-)
+@of_study(router.post, "tell", "tell", "Tell outcomes", Taken, responses=_ERRORS)
 def tell(request: Request, name: Name, body: Annotated[Told, Body()], key: Key = None) -> Response:
     """One outcome, or many: all of them or none. Telling the same again changes nothing; another needs `correct`."""
-    study = study_of(request, name, "write")
     told = [body] if isinstance(body, Outcome) else body.outcomes
-    check_rows(request, len(told))
 
-    def act() -> Taken:
+    def act(study: Study) -> Taken:
         with study.writing() as pen:
             before = pen.state.n_failed
             n_new = study.tell_many((one.trial, _NAN if one.value is None else one.value) for one in told)
             n_failed = pen.state.n_failed - before
         return Taken(n_new=n_new, n_failed=n_failed)
 
-    return changed(request, study, key, "tell", body, act)
+    return changed(request, name, key, body, act, len(told))
 
 
-@router.post(
-    "/studies/{name}/fail",
-    operation_id="fail",
-    summary="Say that a run gave no outcome",
-    response_model=Failed,
-    responses=_ERRORS,
-)
+@of_study(router.post, "fail", "fail", "Say that a run gave no outcome", Failed, responses=_ERRORS)
 def fail(request: Request, name: Name, body: Annotated[Fail, Body()], key: Key = None) -> Response:
     """The run's row of the design is asked for again."""
-    study = study_of(request, name, "write")
 
-    def act() -> Failed:
+    def act(study: Study) -> Failed:
         study.fail(body.trial, body.reason)
         return Failed(trial=body.trial)
 
-    return changed(request, study, key, "fail", body, act)
+    return changed(request, name, key, body, act)
 
 
-@router.post(
-    "/studies/{name}/correct",
-    operation_id="correct",
-    summary="Correct outcomes that were told wrong",
-    response_model=CorrectionsMade,
-    responses=_ERRORS,
+@of_study(
+    router.post, "correct", "correct", "Correct outcomes that were told wrong", CorrectionsMade, responses=_ERRORS
 )
 def correct(request: Request, name: Name, body: Annotated[Corrections, Body()], key: Key = None) -> Response:
     """Decisions that rested on them are taken again; `changes` of the last one says what is different now."""
-    study = study_of(request, name, "write")
-    wanted = [body] if isinstance(body, Correct) else body.outcomes
-    check_rows(request, len(wanted))
+    wanted = [(one.trial, one.value) for one in ([body] if isinstance(body, Correct) else body.outcomes)]
 
-    def act() -> CorrectionsMade:
-        made = study.correct_many([(one.trial, one.value) for one in wanted], body.reason)
-        return CorrectionsMade(corrections=list(made))
+    def act(study: Study) -> CorrectionsMade:
+        return CorrectionsMade(corrections=study.correct_many(wanted, body.reason))
 
-    return changed(request, study, key, "correct", body, act)
+    return changed(request, name, key, body, act, len(wanted))
 
 
-@router.post(
-    "/studies/{name}/import",
-    operation_id="importRuns",
-    summary="Take in past runs",
-    response_model=Imported,
-    responses=_ERRORS,
-)
+@of_study(router.post, "import", "importRuns", "Take in past runs", Imported, responses=_ERRORS)
 def import_runs(request: Request, name: Name, body: Annotated[Import, Body()], key: Key = None) -> Response:
     """Runs that the study did not ask for. They must have been set, with the same noise, and not picked."""
-    study = study_of(request, name, "write")
-    check_rows(request, len(body.rows))
-    return changed(
-        request,
-        study,
-        key,
-        "import",
-        body,
-        lambda: Imported(n_imported=study.import_runs(body.rows, body.values, body.note)),
-    )
+
+    def act(study: Study) -> Imported:
+        return Imported(n_imported=study.import_runs(body.rows, body.values, body.note))
+
+    return changed(request, name, key, body, act, len(body.rows))

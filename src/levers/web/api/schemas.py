@@ -1,14 +1,15 @@
 """What requests bring and answers hold: models that refuse what they do not know."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from levers.algorithms.base import Remark, Verdict
 from levers.core.space import Assignment, Level
 from levers.studies.analysis import views
 from levers.studies.outcomes import MAX_OUTCOME
+from levers.studies.settings import CREATE, PLAN, SETTINGS, settings_of
 from levers.studies.spec import StudySpec
 from levers.studies.state import Trial
 from levers.web.service import Limits
@@ -89,7 +90,40 @@ FactorsOrCounts = Annotated[
 ]
 
 
-class NewStudy(Wire):
+_TYPES: dict[str, Any] = {
+    "text": str,
+    "positive": Positive | None,
+    "probability": Probability,
+    "count": Count | None,
+    "whole": Annotated[int, Field(ge=0, le=MOST), Whole] | None,
+    "combinations": Annotated[list[Row], Field(fail_fast=True)],
+    "groups": Annotated[list[Annotated[list[str], Short]], Short],
+}
+"""What a request may bring for each kind of setting."""
+
+
+class _Settings(Wire):
+    """A request that brings settings of a study."""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {setting.name: getattr(self, setting.name) for setting in SETTINGS if hasattr(self, setting.name)}
+
+
+def _with_settings(base: type[_Settings], name: str, face: str, **defaults: Any) -> Any:
+    """The model of a request, with a field for each setting of a face."""
+    fields: dict[str, Any] = {}
+    for setting in settings_of(face):
+        default = defaults.get(setting.name, setting.default)
+        kind = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
+        described = setting.help if setting.kind in ("combinations", "groups") else None
+        fields[setting.name] = (kind, Field(default=list(default) if default == () else default, description=described))
+    made = create_model(name, __base__=base, __module__=__name__, **fields)
+    made.__doc__ = base.__doc__
+    return made
+
+
+class _NewStudy(_Settings):
     """A study to begin. Give a tolerance, or a budget of runs."""
 
     model_config = ConfigDict(
@@ -100,25 +134,32 @@ class NewStudy(Wire):
 
     name: str
     factors: Factors
-    goal: Literal["maximize", "minimize"] = "maximize"
-    tolerance: Positive | None = None
-    failure_prob: Probability = 0.1
-    noise_sd: Positive | None = None
-    max_parents: Count | None = None
-    min_effect: Positive | None = None
-    budget: Count | None = None
-    algorithm: str = "cfs"
-    forbidden: Annotated[list[Row], Field(fail_fast=True)] = Field(
-        default=[], description="Levels that cannot be run together."
-    )
-    merged: Annotated[list[Annotated[list[str], Short]], Short] = Field(
-        default=[], description="Levers that influence each other, studied as one."
-    )
-    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
-    block_size: Count | None = None
     options: Annotated[dict[str, LevelIn | None], Short] = Field(
         default={}, description="Further options of the algorithm."
     )
+
+
+class _PlanFor(_Settings):
+    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
+
+    factors: FactorsOrCounts
+
+
+if TYPE_CHECKING:
+
+    class NewStudy(_NewStudy):
+        """See `_NewStudy`."""
+
+        algorithm: str
+
+    class PlanFor(_PlanFor):
+        """See `_PlanFor`."""
+
+        certificate: str
+
+else:
+    NewStudy = _with_settings(_NewStudy, "NewStudy", CREATE)
+    PlanFor = _with_settings(_PlanFor, "PlanFor", PLAN, noise_sd=1.0)
 
 
 class CopyTo(Wire):
@@ -198,19 +239,6 @@ class Import(Wire):
         return self
 
 
-class PlanFor(Wire):
-    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
-
-    factors: FactorsOrCounts
-    tolerance: Positive | None = None
-    failure_prob: Probability = 0.1
-    noise_sd: Positive = 1.0
-    max_parents: Count | None = None
-    min_effect: Positive | None = None
-    budget: Count | None = None
-    certificate: Literal["slippage", "proven", "subgaussian"] = "slippage"
-
-
 def _kind(body: Any) -> str:
     return "many" if isinstance(body, dict) and "outcomes" in body else "one"
 
@@ -232,10 +260,14 @@ class Shape(BaseModel):
 
 
 class ErrorDetail(Shape):
-    """What went wrong: the kind of error, and a message for people."""
+    """What went wrong: the kind of error, a message for people, and what it is about."""
 
     kind: str
     message: str
+    field: str | None = Field(default=None, description="The setting that is wrong, if it is about one.")
+    problems: list[str] = Field(default=[], description="All that is wrong, if it is more than one thing.")
+    rows: list[tuple[int, str]] = Field(default=[], description="Wrong rows of a sheet, as far as they are listed.")
+    n_wrong: int = Field(default=0, description="How many rows of the sheet are wrong.")
 
 
 class Problem(Shape):
@@ -328,20 +360,14 @@ class StudyShape(Shape):
     @classmethod
     def of(cls, name: str, spec: StudySpec) -> "StudyShape":
         """From the study."""
-        return cls(
-            name=name,
-            factors=[FactorShape(name=f.name, levels=list(f.levels)) for f in spec.space.factors],
-            goal=spec.goal,
-            tolerance=spec.tolerance,
-            failure_prob=spec.failure_prob,
-            noise_sd=spec.noise_sd,
-            algorithm=spec.algorithm,
-            options=dict(spec.options),
-            seed=spec.seed,
-            block_size=spec.block_size,
-            forbidden=[dict(parts) for parts in spec.forbidden],
-            merged=[list(names) for names in spec.merged],
-        )
+        given = {field: getattr(spec, field) for field in cls.model_fields if field not in ("name", "factors")}
+        given |= {
+            "options": dict(spec.options),
+            "forbidden": [dict(parts) for parts in spec.forbidden],
+            "merged": [list(names) for names in spec.merged],
+        }
+        factors = [FactorShape(name=f.name, levels=list(f.levels)) for f in spec.space.factors]
+        return cls(name=name, factors=factors, **given)
 
 
 class BestShape(Shape):
@@ -394,27 +420,13 @@ class VerdictShape(Shape):
     @classmethod
     def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
         """From the verdict, and the setting in the space as people see it."""
-        return cls(
-            assignment=dict(chosen),
-            tolerance=found.tolerance,
-            failure_prob=found.failure_prob,
-            guarantee=found.statement,
-            certificate=found.certificate,
-            noise=found.noise,
-            goal=found.goal,
-            algorithm=found.algorithm,
-            parents=None if found.parents is None else list(found.parents),
-            n_runs=found.n_runs,
-            runs_by_stage=dict(found.runs_by_stage),
-            provisos=[RemarkShape.of(remark) for remark in found.provisos],
-            doubts=[RemarkShape.of(remark) for remark in found.doubts],
-        )
-
-
-class LogEntry(Shape):
-    """One event of a study."""
-
-    seq: int
-    at: float = Field(description=_TIME)
-    who: str
-    what: str
+        given = {field: getattr(found, field) for field in cls.model_fields if hasattr(found, field)}
+        given |= {
+            "assignment": dict(chosen),
+            "guarantee": found.statement,
+            "parents": None if found.parents is None else list(found.parents),
+            "runs_by_stage": dict(found.runs_by_stage),
+            "provisos": [RemarkShape.of(remark) for remark in found.provisos],
+            "doubts": [RemarkShape.of(remark) for remark in found.doubts],
+        }
+        return cls(**given)

@@ -1,7 +1,7 @@
 """List, create, read, delete, copy, merge and plan studies."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
 
@@ -19,6 +19,7 @@ from levers.web.api.deps import (
     Offset,
     answer,
     answer_value,
+    of_study,
     once,
     page_size,
     responses,
@@ -30,7 +31,6 @@ from levers.web.security import address, name_of
 from levers.web.service import log
 
 router = APIRouter(tags=["studies"])
-_OWN_FIELDS = ("max_parents", "min_effect", "budget")
 _CREATED = responses(400, 409, 413, changes=201)
 _CREATED[201]["headers"] = {
     **_CREATED[201]["headers"],
@@ -40,6 +40,7 @@ _CREATED[201]["links"] = {
     operation: {"operationId": operation, "parameters": {"path.name": "$response.body#/name"}}
     for operation in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
 }
+_MADE: dict[str, Any] = {"status_code": 201, "responses": {**_CREATED, **responses(404)}}
 
 
 @router.get(
@@ -77,53 +78,27 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
     """Its first block of runs is designed and kept before this returns."""
     service = service_of(request)
     who = service.allow(request, "admin").who
-    wrong = sorted(set(body.options) - {n for n in option_names(body.algorithm) if n not in _OWN_FIELDS})
+    settings = body.settings()
+    wrong = sorted(set(body.options) - (set(option_names(body.algorithm)) - set(settings)))
     if wrong:
-        raise InvalidSettingError(f"{body.algorithm} has no option {wrong[0]!r} here; some are fields of the request")
-    try:
-        study = create_study(
-            body.name,
-            space_of(body.factors),
-            goal=body.goal,
-            tolerance=body.tolerance,
-            failure_prob=body.failure_prob,
-            noise_sd=body.noise_sd,
-            max_parents=body.max_parents,
-            min_effect=body.min_effect,
-            budget=body.budget,
-            algorithm=body.algorithm,
-            forbidden=body.forbidden,
-            merged=body.merged,
-            storage=service.storage,
-            seed=body.seed,
-            block_size=body.block_size,
-            who=who,
-            **cast(dict[str, Any], body.options),
+        raise InvalidSettingError(
+            f"{body.algorithm} has no option {wrong[0]!r} here; some are fields of the request", field=wrong[0]
         )
-    except StudyExistsError:
-        study = _made_before(service.open(body.name), key)
-    return _created(request, study, key, f"create {body.model_dump_json()}")
+
+    def make() -> Study:
+        given: dict[str, Any] = {**settings, **body.options}
+        return create_study(body.name, space_of(body.factors), storage=service.storage, who=who, **given)
+
+    return _created(request, key, f"create {body.model_dump_json()}", body.name, make)
 
 
-@router.get(
-    "/studies/{name}",
-    operation_id="getStudy",
-    summary="What a study is asked to find",
-    response_model=StudyShape,
-    responses=responses(404),
-)
+@of_study(router.get, "", "getStudy", "What a study is asked to find", StudyShape)
 def get(request: Request, name: Name) -> Response:
     """Its factors and settings, as they were when it began."""
     return answer(StudyShape.of(name_of(name), study_of(request, name, "read").spec))
 
 
-@router.delete(
-    "/studies/{name}",
-    operation_id="deleteStudy",
-    summary="Remove a study for good",
-    status_code=204,
-    responses=responses(404),
-)
+@of_study(router.delete, "", "deleteStudy", "Remove a study for good", None, status_code=204)
 def delete(request: Request, name: Name) -> Response:
     """The study and everything that was told to it. There is no way back."""
     study, service = study_of(request, name, "admin"), service_of(request)
@@ -132,43 +107,32 @@ def delete(request: Request, name: Name) -> Response:
     return Response(status_code=204)
 
 
-@router.post(
-    "/studies/{name}/copy",
-    operation_id="copyStudy",
-    summary="Copy a study with its whole log",
-    status_code=201,
-    response_model=StudyShape,
-    responses={**_CREATED, **responses(404)},
-)
+@of_study(router.post, "copy", "copyStudy", "Copy a study with its whole log", StudyShape, **_MADE)
 def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key = None) -> Response:
     """Under another name, in the same storage."""
-    study, service = study_of(request, name, "admin"), service_of(request)
-    try:
-        made = copy_study(study.name, body.name, service.storage)
-    except StudyExistsError:
-        made = _made_before(service.open(body.name), key)
-    return _created(request, made, key, f"copy {study.name} {body.model_dump_json()}")
+    study, storage = study_of(request, name, "admin"), service_of(request).storage
+    what = f"copy {study.name} {body.model_dump_json()}"
+    return _created(request, key, what, body.name, lambda: copy_study(study.name, body.name, storage))
 
 
-@router.post(
-    "/studies/{name}/merge",
-    operation_id="mergeStudy",
-    summary="Go on with levers that influence each other studied as one",
-    status_code=201,
-    response_model=StudyShape,
-    responses={**_CREATED, **responses(404)},
+@of_study(
+    router.post,
+    "merge",
+    "mergeStudy",
+    "Go on with levers that influence each other studied as one",
+    StudyShape,
+    **_MADE,
 )
 def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: Key = None) -> Response:
     """A new study, with all runs of the old one as evidence. The old one stays as it is."""
-    study, service = study_of(request, name, "admin"), service_of(request)
-    who = service.allow(request, "admin").who
-    try:
-        made = merge_study(
-            study.name, body.name, body.factors, service.storage, budget=body.budget, seed=body.seed, who=who
+    study, storage = study_of(request, name, "admin"), service_of(request).storage
+
+    def make() -> Study:
+        return merge_study(
+            study.name, body.name, body.factors, storage, budget=body.budget, seed=body.seed, who=study.who
         )
-    except StudyExistsError:
-        made = _made_before(service.open(body.name), key)
-    return _created(request, made, key, f"merge {study.name} {body.model_dump_json()}")
+
+    return _created(request, key, f"merge {study.name} {body.model_dump_json()}", body.name, make)
 
 
 def space_of(factors: Factors) -> Space:
@@ -191,7 +155,12 @@ def _made_before(study: Study, key: str | None) -> Study:
     raise StudyExistsError(f"there is a study called {study.name!r} already; load it, or choose another name")
 
 
-def _created(request: Request, study: Study, key: str | None, what: str) -> Response:
+def _created(request: Request, key: str | None, what: str, name: str, make: Callable[[], Study]) -> Response:
+    """Make a study, or find the one that the same request made before, and answer what it is asked to find."""
+    try:
+        study = make()
+    except StudyExistsError:
+        study = _made_before(service_of(request).open(name), key)
     shape = StudyShape.of(study.name, study.spec)
     made = once(request, study, key, what, shape.model_dump_json)
     headers = {"location": f"{request.url.path.split('/studies', 1)[0]}/studies/{address(study.name)}"}
@@ -221,16 +190,7 @@ def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
             "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
         )
     with service_of(request).slowly():
-        found = plan(
-            space,
-            tolerance=body.tolerance,
-            failure_prob=body.failure_prob,
-            noise_sd=body.noise_sd,
-            max_parents=body.max_parents,
-            min_effect=body.min_effect,
-            budget=body.budget,
-            certificate=body.certificate,
-        )
+        found = plan(space, **body.settings())
     return answer_value(Plan, found)
 
 

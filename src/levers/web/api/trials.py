@@ -2,30 +2,21 @@
 
 from typing import Annotated, Literal
 
-import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 
-from levers.errors import InvalidSettingError
 from levers.studies.analysis import views
-from levers.studies.analysis.describe import words
-from levers.studies.analysis.tables import trials_frame
-from levers.studies.events import Numbers
-from levers.studies.state import StudyState, TrialState
-from levers.web.api.deps import Absent, Limit, Name, Offset, answer, page_size, responses, study_of
-from levers.web.api.schemas import MOST, LogEntry, Page, State, Trials, TrialShape
+from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
+from levers.studies.storage.base import Stored
+from levers.studies.study import LogEntry
+from levers.web.api.deps import Absent, Limit, Name, Offset, answer, of_study, page_size, study_of
+from levers.web.api.schemas import MOST, Page, State, Trials, TrialShape
 
 router = APIRouter(tags=["trials"])
 Worker = Annotated[Annotated[str, Field(max_length=200)] | Absent, Query(description="Only this worker's.")]
 
 
-@router.get(
-    "/studies/{name}/trials",
-    operation_id="listTrials",
-    summary="Trials, page by page",
-    response_model=Page[TrialShape],
-    responses=responses(404),
-)
+@of_study(router.get, "trials", "listTrials", "Trials, page by page", Page[TrialShape])
 def trials(
     request: Request,
     name: Name,
@@ -38,77 +29,39 @@ def trials(
     ] = "trial",
     order: Annotated[Literal["up", "down"], Query(description="From small to large, or from large to small.")] = "up",
 ) -> Response:
-    """What has no value comes last, in either order."""
+    """What has no value comes last, in either order. Levels are sorted as the study lists them."""
     now = study_of(request, name, "read").frozen()
-    which = chosen(now, state, worker, sort, down=order == "down")
+    which = find_trials(now, TrialFilter(state or EVERY, worker, sort=sort, descending=order == "down"))
     size = page_size(request, limit)
     items = [TrialShape.of(trial) for trial in views.trials(now, which[offset : offset + size])]
     return answer(Page[TrialShape].model_construct(items=items, total=len(which), offset=offset, limit=size))
 
 
-@router.get(
-    "/studies/{name}/trials/{number}",
-    operation_id="getTrial",
-    summary="One trial",
-    response_model=TrialShape,
-    responses=responses(404),
-)
+@of_study(router.get, "trials/{number}", "getTrial", "One trial", TrialShape)
 def trial(request: Request, name: Name, number: Annotated[int, Path(ge=0, le=MOST)]) -> Response:
     """By its number."""
     return answer(TrialShape.of(study_of(request, name, "read").trial(number)))
 
 
-@router.get(
-    "/studies/{name}/running",
-    operation_id="listRunning",
-    summary="The runs that are out",
-    response_model=Trials,
-    responses=responses(404),
-)
+@of_study(router.get, "running", "listRunning", "The runs that are out", Trials)
 def running(request: Request, name: Name, worker: Worker = None) -> Response:
     """Handed out and not told: all of them, or one worker's."""
     return answer(Trials.of(study_of(request, name, "read").running(worker)))
 
 
-@router.get(
-    "/studies/{name}/log",
-    operation_id="getLog",
-    summary="Everything that happened, page by page",
-    response_model=Page[LogEntry],
-    responses=responses(404),
-)
+@of_study(router.get, "log", "getLog", "Everything that happened, page by page", Page[LogEntry])
 def log(request: Request, name: Name, offset: Offset = 0, limit: Limit = 100) -> Response:
     """Who did what, and when, oldest first. Nothing is ever removed from it."""
     study, size = study_of(request, name, "read"), page_size(request, limit)
     total = study.state.seq
-    stored = study.storage.read(study.id, offset)[:size] if offset < total else []
-    items = [LogEntry(seq=one.seq, at=one.at, who=one.who, what=words(one.record().event)) for one in stored]
+    items = study.log_page(offset, size) if offset < total else []
     return answer(Page[LogEntry](items=items, total=total, offset=offset, limit=size))
 
 
-def chosen(state: StudyState, only: str | None, worker: str | None, sort: str, down: bool) -> Numbers:
-    """The numbers of the trials that are asked for, in the order that is asked for.
-
-    >>> from levers.studies.library import create_study
-    >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> study.ask(2)[0].number
-    0
-    >>> chosen(study.state, "RUNNING", None, "trial", down=True).tolist()
-    [1, 0]
-    """
-    table, n = state.trials, state.trials.n_trials
-    keep = np.ones(n, dtype=np.bool_)
-    if only is not None:
-        keep &= table.state[:n] == TrialState[only]
-    if worker is not None:
-        theirs = [i for i, lease in enumerate(state.leases) if lease.worker == worker]
-        keep &= np.isin(table.lease[:n], theirs)
-    which = np.flatnonzero(keep)
-    if sort == "trial":
-        return which[::-1] if down else which
-    frame = trials_frame(state)
-    if sort not in frame.columns:
-        raise InvalidSettingError(f"there is no column {sort!r} to sort by; there are {', '.join(frame.columns)}")
-    kept = frame.select("trial", sort)[which]
-    found: Numbers = kept.sort(sort, descending=down, nulls_last=True, maintain_order=True)["trial"].to_numpy()
-    return found
+@of_study(router.get, "events", "listEvents", "The events themselves, page by page", Page[Stored])
+def events(request: Request, name: Name, offset: Offset = 0, limit: Limit = 100) -> Response:
+    """Each as JSON text, in the form of this version of levers: who folds them has the whole state of the study."""
+    study, size = study_of(request, name, "read"), page_size(request, limit)
+    total = study.state.seq
+    items = study.storage.read(study.id, offset)[:size] if offset < total else []
+    return answer(Page[Stored](items=items, total=total, offset=offset, limit=size))

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import polars as pl
 from markupsafe import Markup
 
 from levers.errors import InvalidSettingError
-from levers.studies.sheets.cells import outcome_numbers
+from levers.studies.sheets.cells import typed_number
 
 _HUGE = 10**15
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
@@ -99,14 +98,7 @@ def decimal(text: str, what: str = "the outcome", *, comma: bool = False) -> flo
     Traceback (most recent call last):
     levers.errors.InvalidSettingError: the outcome must be a number, not 'x'
     """
-    values, faults = outcome_numbers(pl.Series([text], dtype=pl.String), decimal_comma=comma)
-    wrong = [fault.reason(0) for fault in faults if fault.places.size]
-    if wrong and values[0] == values[0]:
-        raise InvalidSettingError(wrong[0].replace("outcome", what, 1))
-    if values[0] != values[0]:
-        shown = text.strip()[:60]
-        raise InvalidSettingError(f"{what} must be a number, not {shown!r}")
-    return float(values[0])
+    return typed_number(text, what, decimal_comma=comma)
 
 
 def has_comma(texts: Iterable[str]) -> bool:

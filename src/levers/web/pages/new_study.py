@@ -14,6 +14,7 @@ from levers.core.space import Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
 from levers.experiments.plan import Plan, plan
 from levers.studies.library import create_study
+from levers.studies.settings import FORM, Setting, settings_of
 from levers.studies.sheets.cells import utf8
 from levers.studies.space_text import Typed, made_space, parse_forbidden, parse_levels, parse_merged, parse_text
 from levers.web.errors import message_of, status_of
@@ -22,9 +23,16 @@ from levers.web.pages.site import fragment, page, part, service_of
 from levers.web.pages.study import study_page
 from levers.web.security import Posted, address, back_to, file_of, text_of
 
-TEXTS = ("name", "table", "goal", "tolerance", "failure_prob", "noise_sd", "max_parents", "min_effect", "budget")
-MORE = ("block_size", "seed", "forbidden", "merged")
-_DEFAULTS = {"goal": "maximize", "failure_prob": "0.1"}
+ON_FORM = settings_of(FORM)
+FIELDS = ("name", "table", *(setting.name for setting in ON_FORM))
+READERS: Mapping[str, Callable[[str, str], Any]] = {
+    "choice": lambda text, label: text,
+    "positive": decimal,
+    "probability": decimal,
+    "count": whole,
+    "whole": whole,
+}
+"""How the text of a field is read, by the kind of setting; the others are read with the factors."""
 _EMPTY_ROWS, _MOST_ROWS, _LONGEST = 3, 500, 2_000_000
 
 
@@ -40,12 +48,13 @@ class Draft:
     @classmethod
     def empty(cls) -> "Draft":
         """The form as it is first shown."""
-        return cls({key: _DEFAULTS.get(key, "") for key in (*TEXTS, *MORE)}, [])
+        defaults = {setting.name: str(setting.default) for setting in ON_FORM if setting.default}
+        return cls({key: defaults.get(key, "") for key in FIELDS}, [])
 
     @classmethod
     def of(cls, form: FormData) -> "Draft":
         """From a form. The text of a file that was chosen goes to the field for pasted text, so that it is kept."""
-        fields = {key: text_of(form, key, _LONGEST) for key in (*TEXTS, *MORE)}
+        fields = {key: text_of(form, key, _LONGEST) for key in FIELDS}
         problems: dict[str, str] = {}
         file = file_of(form, "file")
         if file is not None:
@@ -87,7 +96,7 @@ class Draft:
         if space is None:
             return []
         from_file = self._try("factors", self._factors)
-        groups = [*(from_file.merged if from_file else []), *parse_merged(self.fields["merged"])]
+        groups = [*(from_file.merged if from_file else []), *parse_merged(space, self.fields["merged"])]
         return groups if self._try("merged", lambda: merged_groups(space, groups)) is not None else []
 
     def _factors(self) -> Typed:
@@ -102,22 +111,18 @@ class Draft:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The numbers, None where a field is empty; what is wrong goes to `problems`."""
-        numbers: dict[str, Any] = {"goal": self.fields["goal"] or "maximize"}
-        for key in ("tolerance", "failure_prob", "noise_sd", "min_effect"):
-            numbers[key] = self._number(key, decimal)
-        for key in ("max_parents", "budget", "block_size", "seed"):
-            numbers[key] = self._number(key, whole)
-        if numbers["failure_prob"] is None and "failure_prob" not in self.problems:
-            numbers["failure_prob"] = 0.1
+        numbers = {setting.name: self._value(setting) for setting in ON_FORM if setting.kind in READERS}
         if numbers["tolerance"] is not None and numbers["budget"] is not None:
             self.problems["budget"] = "give either a tolerance or a budget of runs, and not both"
         if not self.fields["tolerance"] and not self.fields["budget"]:
             self.problems["tolerance"] = "say how far from the best is good enough, or give a budget of runs"
         return numbers
 
-    def _number(self, key: str, read: Callable[[str, str], Any]) -> Any:
-        text, label = self.fields[key], LABELS[key]
-        return self._try(key, lambda: read(text, label)) if text else None
+    def _value(self, setting: Setting) -> Any:
+        text, read = self.fields[setting.name], READERS[setting.kind]
+        if not text:
+            return setting.default
+        return self._try(setting.name, lambda: read(text, setting.label))
 
     def _try(self, key: str, act: Callable[[], Any]) -> Any:
         try:
@@ -125,46 +130,6 @@ class Draft:
         except (InvalidSettingError, InvalidSpaceError) as error:
             self.problems.setdefault(key, str(error))
             return None
-
-
-LABELS = {
-    "tolerance": "the tolerance",
-    "failure_prob": "the failure probability",
-    "noise_sd": "the noise",
-    "min_effect": "the least effect",
-    "max_parents": "the number of factors that matter",
-    "budget": "the budget",
-    "block_size": "the block size",
-    "seed": "the seed",
-}
-"""Fields as messages call them."""
-
-FIELD_OF = {
-    "study's name": "name",
-    "study called": "name",
-    "max_parents": "max_parents",
-    "min_effect": "min_effect",
-    "failure_prob": "failure_prob",
-    "noise_sd": "noise_sd",
-    "tolerance": "tolerance",
-    "budget": "budget",
-    "block_size": "block_size",
-    "seed": "seed",
-    "goal": "goal",
-    "forbidden": "forbidden",
-    "to be merged": "merged",
-    "studied as one": "merged",
-    "factor": "factors",
-}
-
-
-def place_of(message: str) -> str:
-    """The field that an error of the library is about.
-
-    >>> place_of("max_parents must be from 1 to 3, not 9"), place_of("something else")
-    ('max_parents', 'form')
-    """
-    return next((place for words, place in FIELD_OF.items() if words in message), "form")
 
 
 GUESSES = (0.5, 1.0, 2.0, 4.0)
@@ -350,8 +315,7 @@ def create(request: Request, form: Posted) -> Response:
             **settings,
         )
     except LeversError as error:
-        message = message_of(error)
-        draft.problems.setdefault(place_of(message), message)
+        draft.problems.setdefault(error.field if error.field in (*FIELDS, "factors") else "form", message_of(error))
         return _form(request, draft, status_of(error))
     return back_to(request, f"/studies/{address(study.name)}", "The study has begun. Ask for its first runs.")
 

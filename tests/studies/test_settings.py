@@ -1,0 +1,73 @@
+"""A study's settings stand in one table; what is spelled out elsewhere is held to it."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import levers
+from levers.algorithms.registry import option_names
+from levers.cli.app import load_command
+from levers.client import Client
+from levers.studies.settings import CREATE, FORM, PLAN, settings_of
+from levers.studies.spec import StudySpec
+from levers.web import pages
+from levers.web.api.schemas import NewStudy, PlanFor, StudyShape
+
+SPELLED = {"forbidden": "forbid", "merged": "merge"}
+"""Options of the command line that are given once for each combination or group."""
+
+
+@pytest.mark.parametrize(
+    ("function", "face"),
+    [(levers.create_study, CREATE), (Client.create_study, CREATE), (levers.plan, PLAN), (Client.plan, PLAN)],
+)
+def test_a_function_takes_every_setting_with_its_default(function: Callable[..., Any], face: str) -> None:
+    parameters = inspect.signature(function).parameters
+    for setting in settings_of(face):
+        assert setting.name in parameters, setting.name
+        if (face, setting.name) != (PLAN, "noise_sd"):
+            assert parameters[setting.name].default == setting.default, setting.name
+    others = {"self", "name", "space", "storage", "who", "options"}
+    assert {name for name in parameters if name not in others} == {setting.name for setting in settings_of(face)}
+
+
+def test_the_client_creates_and_plans_like_the_library() -> None:
+    for here, there in ((levers.create_study, Client.create_study), (levers.plan, Client.plan)):
+        ours = dict(inspect.signature(here).parameters)
+        for name in ("storage", "who"):
+            ours.pop(name, None)
+        theirs = dict(inspect.signature(there).parameters)
+        del theirs["self"]
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(("command", "face"), [("create", CREATE), ("plan", PLAN)])
+def test_a_command_has_an_option_for_every_setting(command: str, face: str) -> None:
+    options = {parameter.name: parameter for parameter in load_command(command).params}
+    for setting in settings_of(face):
+        assert SPELLED.get(setting.name, setting.name) in options
+        if setting.name not in SPELLED:
+            assert options[setting.name].help == setting.help
+
+
+@pytest.mark.parametrize(("model", "face"), [(NewStudy, CREATE), (PlanFor, PLAN)])
+def test_a_request_has_a_field_for_every_setting(model: Any, face: str) -> None:
+    fields_of_it = set(model.model_fields)
+    assert {setting.name for setting in settings_of(face)} == fields_of_it - {"name", "factors", "options"}
+
+
+def test_the_form_asks_for_every_setting() -> None:
+    template = (Path(pages.__file__).parent.parent / "templates" / "new.html").read_text()
+    for setting in settings_of(FORM):
+        assert f'"{setting.name}"' in template, setting.name
+
+
+def test_a_setting_is_kept_in_the_study_or_is_an_option_of_the_default_algorithm() -> None:
+    kept = {field.name for field in fields(StudySpec)}
+    for setting in (*settings_of(CREATE), *settings_of(FORM)):
+        assert setting.name in kept or setting.name in option_names("cfs"), setting.name
+    assert kept - {"space"} == set(StudyShape.model_fields) - {"name", "factors"}
