@@ -1,9 +1,12 @@
+import subprocess
+import sys
 from dataclasses import make_dataclass
 
 import numpy as np
 import pytest
 
-from levers.algorithms.base import Batch
+from levers.algorithms.base import Batch, Problem
+from levers.algorithms.registry import make_algorithm
 from levers.core.codec import from_json, to_json
 from levers.core.model.moments import Moments
 from levers.core.space import Factor, Space
@@ -51,3 +54,12 @@ def test_batch_round_trip() -> None:
     assert back.codes.dtype == np.int16
     assert back.codes.tolist() == [[0, -1]]
     assert (back.stage, back.focus) == ("test", 3)
+
+
+def test_a_state_is_read_before_anybody_asked_for_its_algorithm() -> None:
+    """Algorithms are imported when they are asked for; a saved state must not wait for that."""
+    modl = make_algorithm("modl", Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
+    program = "import sys, levers.algorithms.registry, levers.core.codec as c; print(c.from_json(sys.argv[1], object))"
+    text = to_json(modl.start())
+    said = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("ModlState(phase=0")
