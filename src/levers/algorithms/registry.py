@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from levers.algorithms.base import Algorithm, Problem
-from levers.core.codec import restored
+from levers.core.codec import FINDERS, restored
 from levers.errors import InvalidSettingError, UnknownAlgorithmError
 from levers.extensions import load, origin, registered
 
@@ -94,6 +94,10 @@ def described() -> Iterator[tuple[str, str]]:
         except UnknownAlgorithmError as error:
             text = str(error)
         yield name, text.strip().partition("\n")[0]
+
+
+# an algorithm's state is known to the codec once its module is imported, which a log that is read cannot wait for
+FINDERS.append(described)
 
 
 def option_names(name: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ and a text written by another class is refused.
 import base64
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -18,6 +18,8 @@ from levers.errors import StateMismatchError
 T = TypeVar("T")
 _CLASSES: dict[str, type[Any]] = {}  # the class that each tag stands for
 _TAGS: dict[type[Any], str] = {}  # the tag of each class
+FINDERS: list[Callable[[], Iterable[object]]] = []
+"""Each imports modules that may define the class of a tag that is not known yet, one at every step."""
 
 
 def serialisable(tag: str) -> Callable[[type[T]], type[T]]:
@@ -113,6 +115,8 @@ def _decode(value: object) -> object:
     tag = cast(str, value["$"])
     if tag == "array":
         return _decode_array(value["data"], value["dtype"], value["shape"])
+    if tag not in _CLASSES:
+        any(tag in _CLASSES for find in FINDERS for _ in find())  # stops at the first step that brings it
     if tag not in _CLASSES:
         raise KeyError(f"no value has the tag {tag!r}")
     saved = {key: _decode(item) if isinstance(item, list | dict) else item for key, item in value.items() if key != "$"}
