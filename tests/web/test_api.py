@@ -16,6 +16,7 @@ import pytest
 import levers
 from levers.core.space import Space
 from levers.studies.sheets.read import read_sheet
+from levers.studies.state import TrialState
 from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token

@@ -139,6 +139,11 @@ class RemoteStudy(AnyStudy):
         return self.status().state == "finished"
 
     @property
+    def n_running(self) -> int:
+        """How many trials were handed out and not told."""
+        return self.status().n_running
+
+    @property
     def state(self) -> StudyState:
         """The state as of now, worked out here from the study's events: read it, do not change it."""
         for one in self._pages("events", self._state.seq):

@@ -23,8 +23,7 @@ from levers.studies.sheets.cells import (
     trial_numbers,
     utf8,
 )
-from levers.studies.sheets.columns import Columns, check_names
-from levers.studies.sheets.delimited import Table, read_delimited
+from levers.studies.sheets.table import Columns, Table, check_names, read_delimited
 from levers.studies.sheets.workbook import read_workbook
 
 MAX_TEXT_BYTES = 4 << 30
