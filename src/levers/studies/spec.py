@@ -12,7 +12,7 @@ from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
 from levers.core.validation import check_choice, check_count
-from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
 
 RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
@@ -90,3 +90,13 @@ class StudySpec:
     def generator(self, block: int) -> np.random.Generator:
         """The randomness of a block: it follows from the seed, so a study that was interrupted goes on the same."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
+
+
+def check_names(space: Space) -> None:
+    """Refuse to read or write a sheet of factors whose names are those of other columns."""
+    taken = [name for name in space.names if name.strip().casefold() in RESERVED]
+    if taken:
+        raise_together(
+            SheetError,
+            [f"factor {name!r} has the name of a column that sheets have anyway; rename the factor" for name in taken],
+        )

@@ -11,9 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from levers.core.space import Space
-from levers.errors import SheetError, raise_together
+from levers.errors import SheetError
 from levers.studies.sheets.cells import Problems, listed, neutral, plain, shown, trimmed
-from levers.studies.spec import RESERVED
 
 DELIMITERS = (",", ";", "\t")
 _SEP_LINE = re.compile(rb"\s*\"?sep=(.)\"?[ ]*(?:\r\n|\r|\n|$)", re.IGNORECASE)
@@ -38,16 +37,6 @@ class Columns:
     def used(self) -> tuple[int, ...]:
         """The positions that are read, from left to right."""
         return tuple(sorted(k for k in (self.trial, self.outcome, *self.factors) if k is not None))
-
-
-def check_names(space: Space) -> None:
-    """Refuse factors whose names are those of other columns."""
-    taken = [name for name in space.names if name.strip().casefold() in RESERVED]
-    if taken:
-        raise_together(
-            SheetError,
-            [f"factor {name!r} has the name of a column that sheets have anyway; rename the factor" for name in taken],
-        )
 
 
 def recognised(header: Sequence[str], space: Space) -> int:

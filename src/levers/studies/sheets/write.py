@@ -15,8 +15,8 @@ from levers.core.space import FREE, Space
 from levers.errors import SheetError, raise_together
 from levers.studies.files import target_of, whole_file
 from levers.studies.sheets.cells import level_texts, neutral, shown
-from levers.studies.sheets.table import check_names
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
+from levers.studies.spec import check_names
 
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # what a cell of Excel holds
