@@ -28,40 +28,24 @@ if TYPE_CHECKING:  # what editors and type checkers see; __getattr__ below does 
     from levers.studies.storage.memory import MemoryStorage
     from levers.studies.study import Study
 
-_MODULES = {
-    "ALGORITHMS": "algorithms.registry",
-    "Algorithm": "algorithms.base",
-    "Assignment": "core.space",
-    "Batch": "algorithms.base",
-    "Client": "client",
-    "Comparison": "experiments.compare",
-    "Factor": "core.space",
-    "Level": "core.space",
-    "MemoryStorage": "studies.storage.memory",
-    "Plan": "experiments.plan",
-    "Problem": "algorithms.base",
-    "Space": "core.space",
-    "Study": "studies.study",
-    "Trial": "studies.state",
-    "TrialState": "studies.state",
-    "Verdict": "algorithms.base",
-    "Verification": "algorithms.cfs.verify",
-    "copy_study": "studies.library",
-    "create_study": "studies.library",
-    "delete_study": "studies.library",
-    "from_json": "core.codec",
-    "list_studies": "studies.library",
-    "load_study": "studies.library",
-    "make_algorithm": "algorithms.registry",
-    "merge_study": "studies.library",
-    "optimize": "experiments.optimize",
-    "plan": "experiments.plan",
-    "run_on_world": "experiments.runner",
-    "run_to_verdict": "algorithms.base",
-    "to_json": "core.codec",
-    "verify": "algorithms.cfs.verify",
+_NAMES = {
+    "algorithms.base": "Algorithm Batch Problem Verdict run_to_verdict",
+    "algorithms.cfs.verify": "Verification verify",
+    "algorithms.registry": "ALGORITHMS make_algorithm",
+    "client": "Client",
+    "core.codec": "from_json to_json",
+    "core.space": "Assignment Factor Level Space",
+    "experiments.compare": "Comparison",
+    "experiments.optimize": "optimize",
+    "experiments.plan": "Plan plan",
+    "experiments.runner": "run_on_world",
+    "studies.library": "copy_study create_study delete_study list_studies load_study merge_study",
+    "studies.state": "Trial TrialState",
+    "studies.storage.memory": "MemoryStorage",
+    "studies.study": "Study",
 }
-"""Where each public name is defined."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""The module of each public name."""
 
 __all__ = [
     "ALGORITHMS",

@@ -16,8 +16,8 @@ sys.argv[1:] = {words}
 from levers.cli.app import main
 try:
     main()
-except SystemExit:
-    pass
+except SystemExit as end:
+    assert not end.code
 """
 STUDY: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
 

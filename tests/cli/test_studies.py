@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -511,7 +512,7 @@ def test_a_full_disk_and_letters_that_a_terminal_does_not_have(here: Path) -> No
                 stdout=file,
                 stderr=subprocess.PIPE,
                 check=False,
-                env={"PYTHONIOENCODING": encoding, "PATH": ""},
+                env={"PYTHONIOENCODING": encoding, "PATH": "", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
             )
 
     ok("create 'l\u2192' --factor 'h=\u2192,b' --tolerance .5 --noise-sd 1 --seed 3")

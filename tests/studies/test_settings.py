@@ -67,7 +67,7 @@ def test_the_form_asks_for_every_setting() -> None:
 
 
 def test_a_setting_is_kept_in_the_study_or_is_an_option_of_the_default_algorithm() -> None:
-    kept = {field.name for field in fields(StudySpec)}
+    kept = {field.name for field in fields(StudySpec) if field.init}
     for setting in (*settings_of(CREATE), *settings_of(FORM)):
         assert setting.name in kept or setting.name in option_names("cfs"), setting.name
     assert kept - {"space"} == set(StudyShape.model_fields) - {"name", "factors"}

@@ -430,7 +430,7 @@ def test_trials_are_filtered_sorted_and_paged_as_the_table_says(http: httpx.Clie
         t.number for t in study.running()
     ]
     assert http.get("/studies/oven/running", params={"worker": "ann"}).json()["trials"] == []
-    assert "heat" in error(http.get("/studies/oven/trials", params={"sort": "none"}), 422)["message"]
+    assert "told_at" in error(http.get("/studies/oven/trials", params={"sort": "none"}), 422)["message"]
     error(http.get("/studies/oven/trials", params={"state": "LOST"}), 422)
 
 

@@ -102,7 +102,8 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     if output is Format.csv:
         _say_effects(study.effects(), output)
         return
-    found, params = study.verdict(), study.best_params
+    found, best = study.verdict(), study.best()
+    params = best.params if best is not None else found.assignment
     if output is Format.table:
         _print_verdict(found, params)
     else:

@@ -57,7 +57,7 @@ def ask(
         typer.echo(f"wrote {several(n_runs, 'run', 'runs')} to {sheet}; fill in the column outcome, then: {then}")
     if n_runs < wanted and not again:
         typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this block", err=True)
-    others = study.status().n_running - n_runs if sheet is not None else 0
+    others = study.n_running - n_runs if sheet is not None else 0
     if others > 0:
         are = several(others, "other run is", "other runs are")
         typer.echo(f"{are} still out: {at.command('ask', '--again')} lists them", err=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from levers.algorithms.base import Verdict
 from levers.client.transport import Transport
-from levers.core.codec import from_json
+from levers.core.codec import from_json, restored
 from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Factor, Level, Space
 from levers.core.validation import check_count, check_positive
@@ -54,14 +54,15 @@ def made(kind: type[T], data: Mapping[str, Any], **more: Any) -> T:
 def spec(data: Mapping[str, Any]) -> StudySpec:
     """What a study is asked to find."""
     space = Space([Factor(factor["name"], factor["levels"]) for factor in data["factors"]])
-    return made(
-        StudySpec,
-        data,
-        space=space,
-        options=tuple(sorted(data["options"].items())),
-        forbidden=forbidden_combinations(space, data["forbidden"]),
-        merged=merged_groups(space, data["merged"]),
-    )
+    given = {
+        **{key: value for key, value in data.items() if key not in ("name", "factors")},
+        "space": space,
+        "options": tuple(sorted(data["options"].items())),
+        "forbidden": forbidden_combinations(space, data["forbidden"]),
+        "merged": merged_groups(space, data["merged"]),
+    }
+    known = {field.name for field in dataclasses.fields(StudySpec) if field.init}
+    return restored(StudySpec, {key: value for key, value in given.items() if key in known})  # the service checked it
 
 
 def trial(space: Space, data: Mapping[str, Any]) -> Trial:
@@ -137,6 +138,11 @@ class RemoteStudy(AnyStudy):
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
         return self.status().state == "finished"
+
+    @property
+    def n_running(self) -> int:
+        """How many trials were handed out and not told."""
+        return self.status().n_running
 
     @property
     def state(self) -> StudyState:

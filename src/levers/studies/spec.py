@@ -1,6 +1,6 @@
 """What a study is asked to find, fixed when it is created."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.space import Space
 from levers.core.validation import check_choice, check_count
-from levers.errors import InvalidSettingError, InvalidSpaceError
+from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
 
 RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
@@ -40,8 +40,14 @@ class StudySpec:
     block_size: int | None = None
     forbidden: Forbidden = ()
     merged: Groups = ()
+    _solver_class: type[Algorithm] | None = field(init=False, repr=False, compare=False)
+
+    def derive_fields(self) -> None:
+        """Import the algorithm, so that the states that it saved can be read; None if it is not installed here."""
+        object.__setattr__(self, "_solver_class", ALGORITHMS.get(self.algorithm))
 
     def __post_init__(self) -> None:
+        self.derive_fields()
         check_choice("goal", self.goal, GOALS)
         check_count("seed", self.seed, 0)
         if self.block_size is not None:
@@ -84,3 +90,13 @@ class StudySpec:
     def generator(self, block: int) -> np.random.Generator:
         """The randomness of a block: it follows from the seed, so a study that was interrupted goes on the same."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
+
+
+def check_names(space: Space) -> None:
+    """Refuse to read or write a sheet of factors whose names are those of other columns."""
+    taken = [name for name in space.names if name.strip().casefold() in RESERVED]
+    if taken:
+        raise_together(
+            SheetError,
+            [f"factor {name!r} has the name of a column that sheets have anyway; rename the factor" for name in taken],
+        )

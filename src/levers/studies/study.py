@@ -22,6 +22,7 @@ from levers.studies.analysis import views
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.log import Pen, StudyLog
 from levers.studies.outcomes import (
+    Accepted,
     check_correctable,
     check_running,
     new_outcomes,
@@ -30,7 +31,7 @@ from levers.studies.outcomes import (
 )
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, StudyState, Trial
+from levers.studies.state import Correction, StudyState, Trial, TrialState
 from levers.studies.storage.base import Storage
 from levers.studies.transitions import after_revision, expired_trials, following_events, next_trials, revision
 
@@ -130,6 +131,13 @@ class Study(AnyStudy):
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
         return self.state.open_block is None
+
+    @property
+    def n_running(self) -> int:
+        """How many trials were handed out and not told."""
+        with self._lock:
+            trials = self.state.trials
+            return int(np.count_nonzero(trials.state[: trials.n_trials] == TrialState.RUNNING))
 
     def shares_log_with(self, other: "Study") -> bool:
         """Whether two handles follow the log together, so that one can join the other's transaction."""
@@ -234,6 +242,10 @@ class Study(AnyStudy):
 
     def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
         """Like `tell_many`, from an array of trial numbers and one of outcomes."""
+        return len(self.accept(trials, values).trials)
+
+    def accept(self, trials: ArrayLike, values: ArrayLike) -> Accepted:
+        """Like `tell_arrays`; returns what was new."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
@@ -244,7 +256,7 @@ class Study(AnyStudy):
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
             self.take(pen, accepted.trials, accepted.values)
-        return len(accepted.trials)
+        return accepted
 
     def take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Store outcomes that were checked, and whatever follows from them."""
@@ -256,8 +268,10 @@ class Study(AnyStudy):
             check_running(pen.state, trials[without].tolist())
             pen.write(Failed(trials[without], "the outcome was not a number"))
             if self.warns:
-                warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=5)
-        pen.write(*following_events(pen.state))
+                warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=6)
+        block = pen.state.open_block
+        if block is not None and not block.n_missing:  # so that outcomes in between cost little
+            pen.write(*following_events(pen.state))
 
     def ask_sheet(
         self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None

@@ -23,9 +23,9 @@ from levers.studies.sheets.cells import (
     trial_numbers,
     utf8,
 )
-from levers.studies.sheets.columns import Columns, check_names
-from levers.studies.sheets.delimited import Table, read_delimited
+from levers.studies.sheets.table import Columns, Table, read_delimited
 from levers.studies.sheets.workbook import read_workbook
+from levers.studies.spec import check_names
 
 MAX_TEXT_BYTES = 4 << 30
 MAX_WORKBOOK_BYTES = 2 << 30

@@ -37,7 +37,7 @@ AnySheet: TypeAlias = str | os.PathLike[str] | Sheet
 
 
 def _read(study: "Study", sheet: AnySheet, *, need_trials: bool = True) -> Sheet:
-    return sheet if isinstance(sheet, Sheet) else read_sheet(sheet, study.space, need_trials=need_trials)
+    return sheet if isinstance(sheet, Sheet) else read_sheet(sheet, study.spec.space, need_trials=need_trials)
 
 
 def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
@@ -45,7 +45,7 @@ def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.exists():
         _check_overwritable(study, target)
-    check_writable(target, study.space)
+    check_writable(target, study.spec.space)
 
 
 def _check_overwritable(study: "Study", path: Path) -> None:
@@ -54,7 +54,7 @@ def _check_overwritable(study: "Study", path: Path) -> None:
     first = shlex.join(["levers", "tell", study.name, "--sheet", str(path)])
     filled_in = SheetError(f"{path} has outcomes in it; `{first}` first, or choose another file")
     try:
-        sheet = read_sheet(path, study.space)
+        sheet = read_sheet(path, study.spec.space)
     except SheetError as error:
         raise (filled_in if error.n_wrong else foreign) from None  # a wrong row is a typo, which `tell` explains
     if not is_of_study(study, sheet):

@@ -15,8 +15,7 @@ import polars as pl
 from levers.core.space import Space
 from levers.errors import SheetError
 from levers.studies.sheets.cells import Problems
-from levers.studies.sheets.columns import Columns, match_columns
-from levers.studies.sheets.delimited import Table
+from levers.studies.sheets.table import Columns, Table, match_columns
 
 MAX_ROWS = 1_048_576
 MAX_CELLS = 60_000_000

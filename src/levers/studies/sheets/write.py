@@ -15,8 +15,8 @@ from levers.core.space import FREE, Space
 from levers.errors import SheetError, raise_together
 from levers.studies.files import target_of, whole_file
 from levers.studies.sheets.cells import level_texts, neutral, shown
-from levers.studies.sheets.columns import check_names
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
+from levers.studies.spec import check_names
 
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # what a cell of Excel holds
@@ -46,9 +46,9 @@ class _Rows:
         if np.isinf(self.outcomes).any():
             raise SheetError("an outcome is infinite; outcomes are finite numbers, or NaN for none")
         texts = [*self.space.names, *(text for factor in self.space.factors for text in level_texts(factor))]
-        raise_together(
-            SheetError, [f"{shown(text)} cannot be in a sheet: {_wrong(text)}" for text in texts if _wrong(text)]
-        )
+        wrong = [f"{shown(text)} cannot be in a sheet: {reason}" for text in texts if (reason := _wrong(text))]
+        if wrong:
+            raise_together(SheetError, wrong)
 
     @property
     def header(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Ask, tell, fail, correct, import: what changes a study. Each may carry a key, and then happens once."""
 
+import math
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
@@ -56,11 +57,9 @@ def tell(request: Request, name: Name, body: Annotated[Told, Body()], key: Key =
     told = [body] if isinstance(body, Outcome) else body.outcomes
 
     def act(study: Study) -> Taken:
-        with study.writing() as pen:
-            before = pen.state.n_failed
-            n_new = study.tell_many((one.trial, _NAN if one.value is None else one.value) for one in told)
-            n_failed = pen.state.n_failed - before
-        return Taken(n_new=n_new, n_failed=n_failed)
+        values = [_NAN if one.value is None else one.value for one in told]
+        new = study.accept([one.trial for one in told], values).values
+        return Taken(n_new=len(new), n_failed=sum(map(math.isnan, new)))
 
     return changed(request, name, key, body, act, len(told))
 
