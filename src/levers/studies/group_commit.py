@@ -17,7 +17,7 @@ MOST = 256
 """Changes that one transaction takes."""
 
 
-class _Wish(Generic[T]):
+class _Change(Generic[T]):
     """A change that a thread waits for."""
 
     def __init__(self, act: Callable[[], T]) -> None:
@@ -33,85 +33,85 @@ class _Wish(Generic[T]):
         return cast(T, self.answer)
 
 
-class _SpoiledError(Exception):
+class _PartlyWrittenError(Exception):
     """A change failed after it had written something, so the transaction cannot be kept."""
 
 
-class Together:
+class GroupCommit:
     """The way to change a study from many threads of one process. Each change is kept or refused on its own.
 
     >>> import levers
     >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
-    >>> [trial.number for trial in Together(study).do(lambda: study.ask(2))]
+    >>> [trial.number for trial in GroupCommit(study).do(lambda: study.ask(2))]
     [0, 1]
     """
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self._waiting: deque[_Wish[object]] = deque()
+        self._waiting: deque[_Change[object]] = deque()
         self._is_served = False
         self._lock = threading.Lock()
 
     def do(self, act: Callable[[], T]) -> T:
         """Make a change; returns what `act` returns, or raises what it raises, once it is kept."""
-        wish = _Wish(act)
+        change = _Change(act)
         with self._lock:
-            self._waiting.append(cast(_Wish[object], wish))
+            self._waiting.append(cast(_Change[object], change))
             is_mine, self._is_served = not self._is_served, True
         if not is_mine:
-            wish.woken.wait()  # it was done by whoever has the turn, or the turn is ours now
-        if not wish.is_done:
+            change.woken.wait()  # it was done by whoever has the turn, or the turn is ours now
+        if not change.is_done:
             self._take_turn()
-        return wish.result()
+        return change.result()
 
     def _take_turn(self) -> None:
         """Serve what is waiting; then wake those who were served, and one who was not, to go on."""
         with self._lock:
-            wishes = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+            changes = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
         try:
-            self._serve(wishes)
+            self._serve(changes)
         finally:
             with self._lock:
                 self._is_served = bool(self._waiting)
-                woken = wishes + ([self._waiting[0]] if self._waiting else [])
-            for wish in woken:
-                wish.woken.set()
+                woken = changes + ([self._waiting[0]] if self._waiting else [])
+            for change in woken:
+                change.woken.set()
 
-    def _serve(self, wishes: list[_Wish[object]]) -> None:
+    def _serve(self, changes: list[_Change[object]]) -> None:
         """Do all in one transaction; where that cannot be, in one each."""
         try:
-            self._all_at_once(wishes)
+            self._all_at_once(changes)
         except StorageError as error:
-            for wish in wishes:  # nobody knows what was kept, so doing it again is for those who have a key
-                wish.error = error
+            for change in changes:  # nobody knows what was kept, so doing it again is for those who have a key
+                change.error = error
         except Exception:
-            for wish in wishes:
-                self._alone(wish)
+            for change in changes:
+                self._alone(change)
         except BaseException as error:  # the thread is being ended: others must not wait for it for ever
-            for wish in wishes:
-                wish.error = error
+            for change in changes:
+                change.error = error
             raise
         finally:
-            for wish in wishes:
-                wish.is_done = True
+            for change in changes:
+                change.is_done = True
 
-    def _all_at_once(self, wishes: list[_Wish[object]]) -> None:
-        with self.study.writing() as pen:
-            for wish in wishes:
-                before = pen.n_written
+    def _all_at_once(self, changes: list[_Change[object]]) -> None:
+        with self.study.writing() as transaction:
+            for change in changes:
+                before = transaction.n_written
                 try:
-                    wish.answer = wish.act()
+                    change.answer = change.act()
                 except StorageError:
                     raise
                 except LeversError as error:
-                    if pen.n_written != before:
-                        raise _SpoiledError from error
-                    wish.error = error
+                    if transaction.n_written != before:
+                        raise _PartlyWrittenError from error
+                    change.error = error
 
-    def _alone(self, wish: _Wish[object]) -> None:
-        wish.answer = wish.error = None
+    def _alone(self, change: _Change[object]) -> None:
+        change.answer = change.error = None
         try:
             with self.study.writing():
-                wish.answer = wish.act()
+                change.answer = change.act()
         except BaseException as error:
-            wish.error = error
+            change.error = error

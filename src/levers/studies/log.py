@@ -119,7 +119,7 @@ class StudyLog:
         self._state = StudyState()
         self._snapshot_seq = 0
         self._loaded = False
-        self._pen: Pen | None = None
+        self._transaction: Transaction | None = None
 
     @property
     def folded(self) -> StudyState:
@@ -128,7 +128,7 @@ class StudyLog:
 
     def current(self) -> StudyState:
         """The state as of now."""
-        if self._pen is not None:  # nobody else can write now, and a second connection might not be free
+        if self._transaction is not None:  # nobody else can write now, and a second connection might not be free
             return self._state
         if not self._loaded:
             self._load()
@@ -136,32 +136,32 @@ class StudyLog:
         return self._state
 
     @contextmanager
-    def writing(self, who: str) -> Iterator["Pen"]:
-        """Lock the log; what the pen writes is kept when the outermost block ends without an error.
+    def writing(self, who: str) -> Iterator["Transaction"]:
+        """Lock the log; what the transaction writes is kept when the outermost block ends without an error.
 
-        Inside such a block the same pen is handed out again, so that several changes can be kept together.
+        Inside such a block the same transaction is handed out again, so that several changes can be kept together.
         """
-        if self._pen is not None:
-            with self._pen.held_by(who):
-                yield self._pen
+        if self._transaction is not None:
+            with self._transaction.held_by(who):
+                yield self._transaction
             return
         if not self._loaded:
             self._load()
         try:
             with self.storage.writing(self.study) as writing:
                 self._fold(writing.read(self._state.seq))
-                pen = self._pen = Pen(self._state, writing, who, self.clock())
-                yield pen
-                if pen.n_written and is_due(self._state, self._snapshot_seq):
+                transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
+                yield transaction
+                if transaction.n_written and is_due(self._state, self._snapshot_seq):
                     writing.save_snapshot(self._state.seq, freeze(self._state))
-                    writing.forget_answers(pen.now - KEEP_ANSWERS)
+                    writing.forget_answers(transaction.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq
         except BaseException:
-            if self._pen is None or self._pen.n_written:  # the state may hold what was not kept
+            if self._transaction is None or self._transaction.n_written:  # the state may hold what was not kept
                 self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
             raise
         finally:
-            self._pen = None
+            self._transaction = None
 
     def _load(self) -> None:
         self._loaded = True
@@ -185,7 +185,7 @@ def _usable(seq: int, data: bytes) -> StudyState | None:
     return state if state is not None and state.seq == seq else None
 
 
-class Pen:
+class Transaction:
     """Writes events at the end of a locked log, and folds each into the state as it goes."""
 
     def __init__(self, state: StudyState, writing: Writing, who: str, now: float) -> None:

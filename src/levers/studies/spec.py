@@ -1,6 +1,6 @@
 """What a study is asked to find, fixed when it is created."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -40,14 +40,8 @@ class StudySpec:
     block_size: int | None = None
     forbidden: Forbidden = ()
     merged: Groups = ()
-    _solver_class: type[Algorithm] | None = field(init=False, repr=False, compare=False)
-
-    def derive_fields(self) -> None:
-        """Import the algorithm, so that the states that it saved can be read; None if it is not installed here."""
-        object.__setattr__(self, "_solver_class", ALGORITHMS.get(self.algorithm))
 
     def __post_init__(self) -> None:
-        self.derive_fields()
         check_choice("goal", self.goal, GOALS)
         check_count("seed", self.seed, 0)
         if self.block_size is not None:

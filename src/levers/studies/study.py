@@ -20,7 +20,7 @@ from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyError, StudyError, TrialError
 from levers.studies.analysis import views
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
-from levers.studies.log import Pen, StudyLog
+from levers.studies.log import StudyLog, Transaction
 from levers.studies.outcomes import (
     Accepted,
     check_correctable,
@@ -226,13 +226,13 @@ class Study(AnyStudy):
         check_count("n", n)
         if lease is not None:
             check_positive("lease", lease)
-        with self.writing() as pen:
-            late = expired_trials(pen.state, pen.now)
+        with self.writing() as transaction:
+            late = expired_trials(transaction.state, transaction.now)
             if late.size:
-                pen.write(Expired(late))
-            due = next_trials(pen.state, n)
+                transaction.write(Expired(late))
+            due = next_trials(transaction.state, n)
             if due.size:
-                pen.write(Asked(due, worker or self.who, None if lease is None else pen.now + lease))
+                transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
             return due
 
     def tell_many(self, outcomes: Outcomes) -> int:
@@ -249,29 +249,29 @@ class Study(AnyStudy):
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
-        with self.writing() as pen:
-            accepted = new_outcomes(pen.state, which, y)
+        with self.writing() as transaction:
+            accepted = new_outcomes(transaction.state, which, y)
             problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
-            self.take(pen, accepted.trials, accepted.values)
+            self.take(transaction, accepted.trials, accepted.values)
         return accepted
 
-    def take(self, pen: Pen, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    def take(self, transaction: Transaction, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
         """Store outcomes that were checked, and whatever follows from them."""
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
         for begin in range(0, len(told), CHUNK):
-            pen.write(Told(told[begin : begin + CHUNK], y[begin : begin + CHUNK]))
+            transaction.write(Told(told[begin : begin + CHUNK], y[begin : begin + CHUNK]))
         if without.any():
-            check_running(pen.state, trials[without].tolist())
-            pen.write(Failed(trials[without], "the outcome was not a number"))
+            check_running(transaction.state, trials[without].tolist())
+            transaction.write(Failed(trials[without], "the outcome was not a number"))
             if self.warns:
                 warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=6)
-        block = pen.state.open_block
+        block = transaction.state.open_block
         if block is not None and not block.n_missing:  # so that outcomes in between cost little
-            pen.write(*following_events(pen.state))
+            transaction.write(*following_events(transaction.state))
 
     def ask_sheet(
         self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None
@@ -314,24 +314,24 @@ class Study(AnyStudy):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
-        with self.writing() as pen:
-            check_running(pen.state, [trial_number(trial)])
-            pen.write(Failed(numbers(trial_number(trial)), reason))
+        with self.writing() as transaction:
+            check_running(transaction.state, [trial_number(trial)])
+            transaction.write(Failed(numbers(trial_number(trial)), reason))
 
     def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
-        with self.writing() as pen:
+        with self.writing() as transaction:
             for number, value in wanted:
-                before = check_correctable(pen.state, number, value)
-                pen.write(Corrected(number, before, value, reason))
-            revised = revision(pen.state, [number for number, _ in wanted])
+                before = check_correctable(transaction.state, number, value)
+                transaction.write(Corrected(number, before, value, reason))
+            revised = revision(transaction.state, [number for number, _ in wanted])
             if revised is not None:
-                pen.write(revised)
-                pen.write(*after_revision(pen.state))
-            pen.write(*following_events(pen.state))
-            return pen.state.corrections[-len(wanted) :]
+                transaction.write(revised)
+                transaction.write(*after_revision(transaction.state))
+            transaction.write(*following_events(transaction.state))
+            return transaction.state.corrections[-len(wanted) :]
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; they count from the next decision on.
@@ -346,17 +346,17 @@ class Study(AnyStudy):
     def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str) -> int:
         """Like `import_runs`, from level positions of all factors."""
         rows, y = past_runs(self.space, codes, values)
-        with self.writing() as pen:
-            spec = pen.state.spec
+        with self.writing() as transaction:
+            spec = transaction.state.spec
             if spec.algorithm != "cfs":
                 raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; only cfs can")
-            if pen.state.open_block is None:
+            if transaction.state.open_block is None:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
             if (spec.merging.contract(rows) < 0).any():
                 raise StudyError("some of these runs are combinations that the study forbids")
-            if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in pen.state.past):
+            if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in transaction.state.past):
                 raise StudyError("these very runs were imported before; counting them twice would void the guarantee")
-            pen.write(Imported(rows, y, note))
+            transaction.write(Imported(rows, y, note))
         return len(y)
 
     def once(self, key: str, request: str, act: Callable[[], str]) -> str:
@@ -367,11 +367,11 @@ class Study(AnyStudy):
         """
         check_key(key)
         digest = hashlib.sha256(request.encode()).hexdigest()
-        with self.writing() as pen:
-            found = pen.answer(key)
+        with self.writing() as transaction:
+            found = transaction.answer(key)
             if found is None:
                 answer = act()
-                pen.keep_answer(key, digest, answer)
+                transaction.keep_answer(key, digest, answer)
                 return answer
         if found.request != digest:
             raise RepeatedKeyError(f"the key {key!r} was used for another request; take a new key for each")
@@ -384,10 +384,10 @@ class Study(AnyStudy):
         return twin
 
     @contextmanager
-    def writing(self) -> Iterator[Pen]:
+    def writing(self) -> Iterator[Transaction]:
         """The end of the log, locked, for a change that is made in one piece. Inside, other verbs join it."""
-        with self._lock, self._log.writing(self.who) as pen:
-            yield pen
+        with self._lock, self._log.writing(self.who) as transaction:
+            yield transaction
 
 
 def check_key(key: str) -> str:

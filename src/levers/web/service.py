@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from levers.errors import NoSuchStudyError, StorageError
-from levers.studies.group_commit import Together
+from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
 from levers.studies.storage.base import Storage
 from levers.studies.study import Study, login_name
@@ -76,7 +76,7 @@ class Service:
         self.limits = limits or Limits()
         self.stopping = threading.Event()
         self._local = Access(login_name(), "admin")  # whoever comes without a token
-        self._studies: OrderedDict[str, Together] = OrderedDict()
+        self._studies: OrderedDict[str, GroupCommit] = OrderedDict()
         self._lock = threading.Lock()
         self._slow = threading.BoundedSemaphore(MOST_SLOW)
 
@@ -141,7 +141,7 @@ class Service:
         with self._lock:
             kept = self._studies.get(name)
             if kept is None or kept.study.id != opened.id:  # else another thread was faster, and has the one to use
-                kept = self._studies[name] = Together(opened)
+                kept = self._studies[name] = GroupCommit(opened)
             while len(self._studies) > self.limits.open_studies:
                 self._studies.popitem(last=False)
         return kept.study
@@ -151,7 +151,7 @@ class Service:
         with self._lock:
             found = self._studies.get(study.name)
         # another object for the same study would wait for this one's transaction, inside of it
-        return (found if found is not None and found.study.shares_log_with(study) else Together(study)).do(act)
+        return (found if found is not None and found.study.shares_log_with(study) else GroupCommit(study)).do(act)
 
     def check_rows(self, n: int) -> None:
         """Refuse more rows than a request may bring."""

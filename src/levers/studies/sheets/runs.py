@@ -87,12 +87,12 @@ def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
     sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     filled = np.flatnonzero(sheet.filled)
-    with study.writing() as pen:
-        problems = _wrong_settings(pen.state, sheet)
-        accepted = new_outcomes(pen.state, sheet.trials[filled], sheet.outcomes[filled])
+    with study.writing() as transaction:
+        problems = _wrong_settings(transaction.state, sheet)
+        accepted = new_outcomes(transaction.state, sheet.trials[filled], sheet.outcomes[filled])
         problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in accepted.problems]
         raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
-        study.take(pen, accepted.trials, accepted.values)
+        study.take(transaction, accepted.trials, accepted.values)
     n_new, n_late = len(accepted.trials), len(accepted.late)
     return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
 

@@ -149,8 +149,8 @@ def space_of(factors: Factors) -> Space:
 def _made_before(study: Study, key: str | None) -> Study:
     """A study of that name, if it was made by a request with this very key whose answer was lost."""
     if key is not None:
-        with study.writing() as pen:
-            if pen.answer(key) is not None:
+        with study.writing() as transaction:
+            if transaction.answer(key) is not None:
                 return study
     raise StudyExistsError(f"there is a study called {study.name!r} already; load it, or choose another name")
 

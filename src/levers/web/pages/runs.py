@@ -89,12 +89,12 @@ def take(study: Study, typed: dict[int, str], *, comma: bool = False) -> tuple[l
         except InvalidSettingError as error:
             problems[trial] = (str(error), False)
     trials = numbers(list(values))
-    with study.writing() as pen:
-        found = new_outcomes(pen.state, trials, np.array(list(values.values()), dtype=np.float64))
+    with study.writing() as transaction:
+        found = new_outcomes(transaction.state, trials, np.array(list(values.values()), dtype=np.float64))
         for place, reason in (*found.problems, *found.late):
             problems[int(trials[place])] = (reason, False)
         known = [t for t in values if t not in problems and t not in found.trials.tolist()]
-        study.take(pen, found.trials, found.values)
+        study.take(transaction, found.trials, found.values)
     told = [t for t in problems if t in values and _is_told(study, t)]
     tellers = who_told(study, study.state, told)
     for trial in told:

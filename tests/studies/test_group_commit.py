@@ -9,7 +9,7 @@ import pytest
 
 import levers
 from levers.errors import StorageError, TrialError
-from levers.studies.group_commit import Together
+from levers.studies.group_commit import GroupCommit
 from levers.studies.state import TrialState
 from levers.studies.storage.base import Writing
 from levers.studies.storage.memory import MemoryStorage
@@ -38,7 +38,7 @@ def new_study(storage: "str | MemoryStorage") -> Study:
     return levers.create_study("oven", {"a": [1, 2, 3], "b": [1, 2, 3]}, tolerance=0.2, seed=1, storage=storage)
 
 
-def all_at_once(acts: list[Callable[[], object]], together: Together) -> list[object]:
+def all_at_once(acts: list[Callable[[], object]], together: GroupCommit) -> list[object]:
     """Every act in a thread of its own, all waiting while the study is busy with something else."""
     results: list[object] = [None] * len(acts)
     busy, go_on = threading.Event(), threading.Event()
@@ -71,7 +71,7 @@ def all_at_once(acts: list[Callable[[], object]], together: Together) -> list[ob
 def test_what_waits_goes_into_one_transaction() -> None:
     storage = Counting()
     study = new_study(storage)
-    together = Together(study)
+    together = GroupCommit(study)
     before = storage.n_transactions
     results = all_at_once([lambda: study.ask()[0].number for _ in range(8)], together)
     assert sorted(str(result) for result in results) == [str(i) for i in range(8)]
@@ -81,7 +81,7 @@ def test_what_waits_goes_into_one_transaction() -> None:
 def test_each_is_logged_in_its_own_name() -> None:
     storage = Counting()
     study = new_study(storage)
-    all_at_once([lambda who=who: study.by(who).ask() for who in ("ann", "bob", "cid")], Together(study))  # type: ignore[misc]
+    all_at_once([lambda who=who: study.by(who).ask() for who in ("ann", "bob", "cid")], GroupCommit(study))  # type: ignore[misc]
     assert sorted(record.who for record in storage.read(study.id, 0)[-3:]) == ["ann", "bob", "cid"]
 
 
@@ -96,7 +96,7 @@ def test_a_refused_change_does_not_take_others_with_it() -> None:
 
     results = all_at_once(
         [lambda: study.tell(99, 1.0), spoiled, lambda: study.tell(a, 3.0), lambda: study.ask()[0].number],
-        Together(study),
+        GroupCommit(study),
     )
     assert isinstance(results[0], TrialError)
     assert isinstance(results[1], TrialError)
@@ -111,7 +111,7 @@ def test_a_storage_that_fails_is_reported_to_all_who_wait() -> None:
     storage = Counting()
     study = new_study(storage)
     trials = study.ask(4)
-    together = Together(study)
+    together = GroupCommit(study)
 
     def break_storage() -> None:
         storage.fail_next = True
@@ -127,7 +127,7 @@ def test_a_storage_that_fails_is_reported_to_all_who_wait() -> None:
 
 def test_many_threads_on_a_file_neither_lose_nor_double(tmp_path: Path) -> None:
     study = new_study(f"sqlite:///{tmp_path}/a.db")
-    together = Together(study)
+    together = GroupCommit(study)
     told: dict[int, float] = {}
 
     def work(worker: int) -> None:
