@@ -21,8 +21,7 @@ import numpy as np
 from harness.fleet import FLEET_SPACE
 from harness.http_load import check_load, run_load, running_server
 from harness.postgres import running_postgres
-from levers.studies.library import create_study, load_study
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import create_study, load_study, open_storage
 from levers.studies.tokens import create_token
 
 STORAGES = ("sqlite", "postgresql")

@@ -33,7 +33,22 @@ CASES: dict[str, list[str]] = {
     "import levers": ["-c", "import levers"],
     "levers --version": ["-c", COMMAND, "--version"],
     "levers studies": ["-c", COMMAND, "studies"],
+    "levers studies, of three": ["-c", COMMAND, "studies", "--storage", "sqlite:///three.db"],
 }
+
+
+def make_studies(folder: str) -> None:
+    """Three studies in one storage: one begun, one with outcomes, one finished."""
+    import levers  # here only: what it takes to import is measured
+
+    storage = f"sqlite:///{folder}/three.db"
+    space: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]}
+    for blocks in (0, 1, 1000):
+        study = levers.create_study(f"after {blocks}", space, tolerance=0.5, noise_sd=0.5, seed=1, storage=storage)
+        for _ in range(blocks):
+            study.tell_many((trial, float(trial.number % 3)) for trial in study.ask(1000))
+            if study.is_finished:
+                break
 
 
 def environment() -> dict[str, str]:
@@ -43,7 +58,7 @@ def environment() -> dict[str, str]:
 
 
 def user_seconds(arguments: list[str], folder: str) -> float:
-    """User CPU time of one process that starts in an empty folder."""
+    """User CPU time of one process that starts in this folder."""
     process = subprocess.Popen(
         [sys.executable, *arguments], cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -70,12 +85,13 @@ def main() -> None:
     n_runs = parser.parse_args().runs
     times: dict[str, list[float]] = {name: [] for name in CASES}
     with tempfile.TemporaryDirectory(prefix="levers-startup-") as folder:
+        make_studies(folder)
         for turn in range(1 + n_runs):
             for name, arguments in CASES.items():
                 seconds = user_seconds(arguments, folder)
                 if turn:
                     times[name].append(seconds)
-        left = sorted(path.name for path in Path(folder).iterdir())
+        left = sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith("three.db"))
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     print(f"{'':28} {'user ms':>8} {'ratio':>6}   (median of {n_runs})")
     for name, median in medians.items():

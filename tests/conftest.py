@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from levers.studies.storage.registry import close_storages
+from levers.studies.library import close_storages
 
 # the same examples every time, and no time limit on a busy machine; --hypothesis-profile=default looks for new ones
 settings.register_profile("same", derandomize=True, deadline=None)

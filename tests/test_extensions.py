@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 import levers
 from levers.errors import UnknownAlgorithmError
 from levers.extensions import registered
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import open_storage
 from levers.testing.algorithms import check_contract
 from levers.web.app import make_app
 from levers.web.service import Service

@@ -12,9 +12,9 @@ from sqlalchemy import create_engine
 
 import levers
 from levers.errors import StorageError
+from levers.studies.library import open_storage
 from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.storage.registry import open_storage
 from levers.studies.storage.schema import SCHEMA, VERSION_TABLE, configuration, metadata
 from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.testing.storages import StorageContract

@@ -7,8 +7,8 @@ import pytest
 
 import levers
 from levers.errors import InvalidSettingError, NoSuchStudyError, RepeatedKeyError, TokenError, TrialError
+from levers.studies.library import open_storage
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import active_tokens, create_token, find_token, revoke_token
 

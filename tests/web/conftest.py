@@ -18,7 +18,7 @@ from playwright.sync_api import Browser
 
 from harness.browser import Visitors, running_chromium
 from harness.http_load import running_server
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import open_storage
 from levers.web.server import Address, Server
 from levers.web.service import Limits, Service
 

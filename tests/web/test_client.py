@@ -38,8 +38,8 @@ from levers.errors import (
     TokenError,
     TrialError,
 )
+from levers.studies.library import open_storage
 from levers.studies.log import freeze
-from levers.studies.storage.registry import open_storage
 from levers.studies.study import NoOutcomeWarning
 from levers.studies.tokens import create_token
 

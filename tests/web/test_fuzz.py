@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import levers
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import open_storage
 from levers.studies.tokens import create_token
 
 Serve = Callable[..., AbstractContextManager[str]]

@@ -22,11 +22,10 @@ from levers.charts.facts import Facts
 from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
-from levers.studies.library import create_study, list_studies, load_study
+from levers.studies.library import create_study, list_studies, load_study, open_storage
 from levers.studies.sheets.runs import trial_codes
 from levers.studies.space_text import parse_text
 from levers.studies.storage.base import Storage
-from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
 from levers.web.app import make_app

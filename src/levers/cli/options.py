@@ -18,10 +18,9 @@ from typer.core import TyperCommand
 
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
 from levers.errors import InvalidSettingError, StudyError
-from levers.studies.library import load_study
+from levers.studies.library import DEFAULT_STORAGE, VARIABLE, load_study
 from levers.studies.settings import settings_of
 from levers.studies.sheets.cells import typed_number
-from levers.studies.storage.registry import DEFAULT_STORAGE, VARIABLE
 from levers.studies.study import Study
 
 if TYPE_CHECKING:
@@ -212,8 +211,7 @@ def missing_file(storage: str) -> str | None:
 def study_names() -> list[str]:
     """Names for shell completion; silence when there is nothing to open."""
     from levers.errors import LeversError
-    from levers.studies.library import list_studies
-    from levers.studies.storage.registry import default_storage
+    from levers.studies.library import default_storage, list_studies
 
     try:
         check_exists("", default_storage())

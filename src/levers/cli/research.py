@@ -34,8 +34,8 @@ from levers.reproduction.report import write_report
 from levers.reproduction.run import ALL, all_tasks
 from levers.reproduction.run import reproduce as run_experiments
 from levers.reproduction.sweeps import Task
+from levers.studies.library import open_storage
 from levers.studies.settings import PLAN
-from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 from levers.worlds.named import factory_line
 from levers.worlds.scm import World, best_assignment, gap, true_parents

@@ -17,8 +17,8 @@ from levers.cli.output import Format
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError, StorageError
 from levers.studies.analysis.describe import when
+from levers.studies.library import close_storages, default_storage, open_storage
 from levers.studies.storage.base import Storage
-from levers.studies.storage.registry import close_storages, default_storage, open_storage
 from levers.studies.tokens import create_token, revoke_token
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

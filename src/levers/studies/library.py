@@ -1,5 +1,14 @@
-"""Create, load, list, copy and delete studies."""
+"""Studies by name: a storage from its address, and studies that are created, loaded, listed, copied and deleted in it.
 
+Another package registers a kind of storage by an entry point of the group `levers.storages`: its name is how addresses
+begin, its value a function from an address to a storage. In its pyproject.toml:
+
+    [project.entry-points."levers.storages"]
+    etcd = "my_package:EtcdStorage"
+"""
+
+import atexit
+import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +18,56 @@ from typing import Any
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
-from levers.errors import StudyError
+from levers.errors import StorageError, StudyError
+from levers.extensions import load, registered
 from levers.studies.events import Event, Record
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage, check_name, encoded
-from levers.studies.storage.registry import open_storage
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
 from levers.studies.transitions import finished_runs, first_events
+
+DEFAULT_STORAGE = "sqlite:///levers.db"
+VARIABLE = "LEVERS_STORAGE"
+GROUP = "levers.storages"
+
+
+def default_storage() -> str:
+    """LEVERS_STORAGE, or a file in the current folder."""
+    return os.environ.get(VARIABLE) or DEFAULT_STORAGE
+
+
+def open_storage(storage: "str | Storage | None") -> Storage:
+    """A storage from its address; None is a new one in memory.
+
+    >>> open_storage(None).url
+    'memory'
+    """
+    if storage is None:
+        return MemoryStorage()
+    if not isinstance(storage, str):
+        return storage
+    key = (storage, os.getpid(), os.getcwd())
+    if key not in _opened:
+        point = registered(GROUP).get(storage.partition(":")[0])
+        if point is not None:
+            _opened[key] = load(point, StorageError)(storage)
+        else:
+            from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
+
+            _opened[key] = SqlStorage(parse_url(storage))
+    return _opened[key]
+
+
+# connections must not cross into a forked process, and a file may be named from the current folder: both are in the key
+_opened: dict[tuple[str, int, str], Storage] = {}
+
+
+@atexit.register
+def close_storages() -> None:
+    """Close what this process has opened by address."""
+    for key in [key for key in _opened if key[1] == os.getpid()]:
+        _opened.pop(key).close()
 
 
 def create_study(

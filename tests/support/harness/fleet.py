@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from harness.processes import SECONDS_TO_START, completed, fork_context
 from levers.errors import StudyError
 from levers.studies.events import Asked, Values
-from levers.studies.library import create_study, load_study
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import create_study, load_study, open_storage
 from levers.studies.study import Study
 
 FLEET_SPACE: dict[str, list[int]] = {f"x{i}": [0, 1, 2, 3] for i in range(10)}

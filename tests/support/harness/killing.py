@@ -16,10 +16,9 @@ import numpy as np
 from harness.processes import SECONDS_TO_START, completed, fork_context
 from levers.core.codec import to_json
 from levers.errors import StudyError
-from levers.studies.library import copy_study, create_study, load_study
+from levers.studies.library import copy_study, create_study, load_study, open_storage
 from levers.studies.state import StudyState, Trial
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.storage.registry import open_storage
 from levers.studies.study import Study
 
 KILL_SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1, 2, 3], "supplier": [0, 1]}

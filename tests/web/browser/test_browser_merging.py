@@ -5,8 +5,7 @@ from playwright.sync_api import expect
 
 from harness.browser import Visitors
 from levers.core.space import Level
-from levers.studies.library import create_study, load_study
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import create_study, load_study, open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
 

@@ -10,8 +10,7 @@ from harness.browser import Visitors
 from harness.http_load import running_server
 from levers.core.space import Space
 from levers.studies.events import Told
-from levers.studies.library import create_study, load_study
-from levers.studies.storage.registry import open_storage
+from levers.studies.library import create_study, load_study, open_storage
 from levers.studies.study import Study
 from levers.studies.tokens import create_token
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from levers.core.designs.arrays import is_orthogonal
 from levers.core.model.fit import Fit
@@ -182,6 +181,8 @@ def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
 def _inverse(design: Design) -> NDArray[np.float64] | None:
     """The inverse by Cholesky, with LAPACK called directly: for small matrices scipy's checks cost as much again."""
     [(_, [information])] = _information(design)
+    from scipy.linalg.lapack import dpotrf, dpotri  # takes a while to load, and reading a study designs nothing
+
     factor, failed = dpotrf(information, lower=1)
     if failed or float(factor.diagonal().min()) ** 2 <= _DETERMINED:
         return None

@@ -11,8 +11,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from levers.core.model.moments import Moments, residual_square
 from levers.errors import InvalidSettingError
@@ -59,6 +57,8 @@ class Fit:
             return None
         if not self._free.size:
             return np.zeros((0, 0))
+        from scipy.linalg.lapack import dpotrf  # takes a while to load, and reading a study fits nothing
+
         factor, failed = dpotrf(self._system, lower=1)  # LAPACK directly: for small systems scipy's checks cost as much
         if failed:
             return None
@@ -68,6 +68,8 @@ class Fit:
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Eigenvalues above rounding error, and their eigenvectors: used when there is no Cholesky factor."""
+        from scipy.linalg import eigh
+
         values, vectors = eigh(self._system)
         keep = values > _SINGULAR * max(float(values.max(initial=0.0)), 1e-300)
         return values[keep], vectors[:, keep]
@@ -85,6 +87,8 @@ class Fit:
         """
         rhs = self.moments.sums[self._free]
         if self._factor is not None:
+            from scipy.linalg.lapack import dpotrs
+
             solution = dpotrs(self._factor, rhs, lower=1)[0] if rhs.size else rhs
         else:
             values, vectors = self._spectrum
@@ -97,6 +101,8 @@ class Fit:
     def inverse(self) -> NDArray[np.float64]:
         """A generalised inverse on all d levels (zero at reference levels): contrast variances over sigma^2."""
         if self._factor is not None:
+            from scipy.linalg.lapack import dpotri
+
             half = dpotri(self._factor, lower=1)[0] if self._free.size else self._factor
             small = np.tril(half) + np.tril(half, -1).T
         else:

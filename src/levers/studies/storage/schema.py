@@ -91,7 +91,7 @@ def check_schema(engine: Engine, url: str) -> None:
     found = schema_of(engine)
     if found is None:
         _refuse_foreign(engine, url)
-        upgrade_schema(engine)
+        _make_tables(engine)
     elif found != SCHEMA:
         older = found < SCHEMA
         todo = f"run `levers storage upgrade {url}`" if older else "install a newer levers"
@@ -112,6 +112,17 @@ def schema_of(engine: Engine) -> str | None:
         if not inspect(connection).has_table(VERSION_TABLE):
             return None
         return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+
+
+def _make_tables(engine: Engine) -> None:
+    """The tables of this version in an empty database, without the migrations that would lead to them."""
+    version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+    with engine.begin() as connection:
+        _lock(connection)
+        metadata.create_all(connection)
+        version.create(connection, checkfirst=True)
+        if connection.execute(version.select()).first() is None:  # no other process was faster
+            connection.execute(version.insert().values(version_num=SCHEMA))
 
 
 def upgrade_schema(engine: Engine) -> None:
