@@ -103,12 +103,7 @@ class SuccessiveElimination(Algorithm):
         keep = means > means.max() - 2 * radius
         finished = int(keep.sum()) == 1 or 2 * radius <= self.tolerance
         return replace(
-            state,
-            alive=state.alive[keep],
-            sums=state.sums[keep],
-            n_rounds=n_rounds,
-            done=0,
-            finished=finished,
+            state, alive=state.alive[keep], sums=state.sums[keep], n_rounds=n_rounds, done=0, finished=finished
         )
 
     def _verdict(self, state: SuccessiveState) -> Verdict:

@@ -301,9 +301,7 @@ def add_runs(stages: tuple[tuple[str, int], ...], stage: str, n_runs: int) -> tu
 
 
 def run_to_verdict(
-    algorithm: Algorithm,
-    outcomes_of: Callable[[Batch], tuple[Batch, ArrayLike]],
-    rng: np.random.Generator,
+    algorithm: Algorithm, outcomes_of: Callable[[Batch], tuple[Batch, ArrayLike]], rng: np.random.Generator
 ) -> Verdict:
     """Drive an algorithm to its verdict.
 

@@ -21,14 +21,7 @@ from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyErro
 from levers.studies.analysis import views
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.log import StudyLog, Transaction
-from levers.studies.outcomes import (
-    Accepted,
-    check_correctable,
-    check_running,
-    new_outcomes,
-    past_runs,
-    whole_numbers,
-)
+from levers.studies.outcomes import Accepted, check_correctable, check_running, new_outcomes, past_runs, whole_numbers
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, StudyState, Trial, TrialState
@@ -93,13 +86,7 @@ class Study(AnyStudy):
     """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
 
     def __init__(
-        self,
-        name: str,
-        storage: Storage,
-        study: int,
-        *,
-        who: str | None = None,
-        clock: Callable[[], float] = time.time,
+        self, name: str, storage: Storage, study: int, *, who: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.name = name
         self.storage = storage

@@ -27,14 +27,7 @@ from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import scale_needed, subgaussian_scale, usual_scale
 from levers.core.certificates.look import Look
 from levers.core.model.elimination import Elimination
-from levers.core.model.evidence import (
-    Confidence,
-    Evidence,
-    Knowledge,
-    Standing,
-    anytime_radius,
-    forecasts,
-)
+from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
 
 EQUAL_GAPS = Remark(
     "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"

@@ -260,9 +260,7 @@ class Cfs(Algorithm):
         return Confidence(
             noise_sd=state.noise_sd,
             pair_error=pair_error(
-                shares.screening,
-                self.n_levels,
-                self.looks_in(state) or (self.max_parents or n_factors) < n_factors,
+                shares.screening, self.n_levels, self.looks_in(state) or (self.max_parents or n_factors) < n_factors
             ),
             pair_rho=state.rho,
             dismissal_error=dismissal,

@@ -161,10 +161,7 @@ class SqlStorage(Storage):
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with (
-            self._reachable(),
-            self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
-        ):
+        with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
     @contextmanager
