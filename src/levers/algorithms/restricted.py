@@ -79,8 +79,6 @@ def baseline_of(space: Space, given: Sequence[int] | None) -> tuple[int, ...]:
 class Oracle(Algorithm):
     """MODL restricted to the factors named in `parents`; the others stay at their first level.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> oracle = Oracle(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0), parents=["X2"])
     >>> set(oracle.ask(oracle.start(), np.random.default_rng(0)).codes[:, 0].tolist())
     {0}
@@ -157,8 +155,6 @@ class ParentsFirst(Algorithm):
     Factors are tested in random order; with `max_parents` the tests stop once that many are found. If no factor passes,
     MODL runs on all of them.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> first = ParentsFirst(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
     >>> first.ask(first.start(), np.random.default_rng(0)).stage
     'testing for parents'

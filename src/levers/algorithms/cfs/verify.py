@@ -35,9 +35,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     interim one, of its complete blocks.
 
     >>> import numpy as np
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.algorithms.base import run_to_verdict
-    >>> from levers.core.space import Space
+    >>> from levers import Problem, Space, run_to_verdict
     >>> noise, kept = np.random.default_rng(0), []
     >>> def outcomes_of(batch):
     ...     kept.extend(batch.codes[:, 0] + noise.normal(size=batch.n_runs))
