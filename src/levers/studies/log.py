@@ -14,7 +14,7 @@ import numpy as np
 
 from levers.core.codec import from_json, to_json
 from levers.studies.events import Created, Event, Imported, Opened, Record
-from levers.studies.state import Block, Correction, Lease, PastRuns, StudyState, TrialState, TrialTable
+from levers.studies.state import Block, Correction, Lease, StudyState, TrialState, TrialTable
 from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
 
 FORMAT = 1
@@ -45,7 +45,7 @@ def freeze(state: StudyState) -> bytes:
         "again": list(state.again),
         "fresh": state.fresh,
         "corrections": [asdict(c) for c in state.corrections],
-        "past": [to_json(Imported(p.codes, p.values, p.note)) for p in state.past],
+        "past": [to_json(past) for past in state.past],
         "past_used": state.past_used,
         "n_failed": state.n_failed,
     }
@@ -68,7 +68,6 @@ def thaw(data: bytes) -> StudyState | None:
             Block(from_json(batch, Opened).batch, first, arrays[f"values{i}"], arrays[f"holders{i}"], missing, role)
             for i, (batch, (first, missing, role)) in enumerate(zip(header["batches"], header["blocks"], strict=True))
         ]
-    past = [from_json(text, Imported) for text in header["past"]]
     state = StudyState(
         seq=header["seq"],
         spec_=from_json(header["spec"], Created).spec,
@@ -81,7 +80,7 @@ def thaw(data: bytes) -> StudyState | None:
         again=deque(header["again"]),
         fresh=header["fresh"],
         corrections=[Correction(**{**c, "changes": tuple(c["changes"])}) for c in header["corrections"]],
-        past=[PastRuns(p.codes, p.values, p.note) for p in past],
+        past=[from_json(text, Imported) for text in header["past"]],
         past_used=header["past_used"],
         n_failed=header["n_failed"],
     )
