@@ -108,13 +108,9 @@ class Modl(Algorithm):
         y = self.accept(batch, outcomes)
         left = self.runs_in_phase(state) - state.moments.n_runs
         self.check_due(not state.finished and batch.stage == f"phase {state.phase + 1}" and batch.n_runs <= left)
-        state = replace(
-            state,
-            moments=state.moments.add(batch.codes, y),
-            seed=batch.focus,
-            n_runs=state.n_runs + batch.n_runs,
-            runs_by_stage=add_runs(state.runs_by_stage, batch.stage, batch.n_runs),
-        )
+        moments, n_runs = state.moments.add(batch.codes, y), state.n_runs + batch.n_runs
+        stages = add_runs(state.runs_by_stage, batch.stage, batch.n_runs)
+        state = replace(state, moments=moments, seed=batch.focus, n_runs=n_runs, runs_by_stage=stages)
         return state if state.moments.n_runs < self.runs_in_phase(state) else self._end_phase(state)
 
     def phase(self, state: ModlState, rng: np.random.Generator) -> tuple[Batch, int, Batch]:

@@ -22,11 +22,6 @@ EVERY = 1000
 GROWTH = 0.2
 
 
-def is_due(state: StudyState, last: int) -> bool:
-    """Whether enough has happened since the last snapshot: in proportion, so that a long study does not pay more."""
-    return state.seq - last >= max(EVERY, GROWTH * state.trials.n_trials)
-
-
 def freeze(state: StudyState) -> bytes:
     """The state as bytes."""
     n = state.trials.n_trials
@@ -151,7 +146,9 @@ class StudyLog:
                 self._fold(writing.read(self._state.seq))
                 transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
                 yield transaction
-                if transaction.n_written and is_due(self._state, self._snapshot_seq):
+                # in proportion to what there is, so that a long study does not pay more for its snapshots
+                due = self._snapshot_seq + max(EVERY, GROWTH * self._state.trials.n_trials)
+                if transaction.n_written and self._state.seq >= due:
                     writing.save_snapshot(self._state.seq, freeze(self._state))
                     writing.forget_answers(transaction.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq

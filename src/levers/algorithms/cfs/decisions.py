@@ -188,12 +188,9 @@ def after_look(
         kept = tuple(level for level in active[k] if behind[level] < look.apart * error)
         dropped += [Elimination(k, level, state.n_runs, behind[level]) for level in active[k] if level not in kept]
         active[k] = kept
+    ledger = state.eliminations + tuple(dropped)
     return replace(
-        state,
-        active=tuple(active),
-        leaders=tuple(leaders),
-        closed=tuple(sorted(closed)),
-        eliminations=state.eliminations + tuple(dropped),
+        state, active=tuple(active), leaders=tuple(leaders), closed=tuple(sorted(closed)), eliminations=ledger
     )
 
 

@@ -90,9 +90,11 @@ class Cfs(Algorithm):
                 f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
             )
         check_count("most_cells", self.most_cells)
-        if self.most_runs() * self.space.n_factors > self.most_cells:
+        # of the largest design that may come up, as far as is known before the first run
+        most_runs = self.most_screening(self.problem.noise_sd or 0.0) if self.budget is None else float(self.budget)
+        if most_runs * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
-                f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance",
+                f"this may take {most_runs:.2g} runs, more than a design can hold; raise the tolerance",
                 field="tolerance",
             )
         if self.budget is not None:
@@ -243,12 +245,6 @@ class Cfs(Algorithm):
             return math.inf
         return max(self._runs_at_once(noise_sd), float(self.first_screening() or 0))
 
-    def most_runs(self) -> float:
-        """Runs of the largest design that may come up, as far as is known before the first run."""
-        if self.budget is not None:
-            return float(self.budget)
-        return self.most_screening(self.problem.noise_sd or 0.0)
-
     # Asking and telling
 
     def start(self) -> CfsState:
@@ -316,13 +312,8 @@ class Cfs(Algorithm):
 
     def _take(self, state: CfsState, batch: Batch, y: NDArray[np.float64], design: Design) -> CfsState:
         assert batch.focus is not None  # part of every batch that is due
-        state = replace(
-            state,
-            seed=batch.focus,
-            digest=design.digest,
-            sums=state.sums.add(batch.codes, y),
-            n_runs=state.n_runs + batch.n_runs,
-        )
+        sums, n_runs = state.sums.add(batch.codes, y), state.n_runs + batch.n_runs
+        state = replace(state, seed=batch.focus, digest=design.digest, sums=sums, n_runs=n_runs)
         return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
 
     def _due_design(self, state: CfsState, batch: Batch) -> Design:
@@ -419,14 +410,9 @@ class Cfs(Algorithm):
         parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
         parents[list(state.parents)] = True
         closed[list(state.closed)] = True
-        return assess(
-            state.evidence.estimates,
-            self.confidence(state).radii(state.evidence.information),
-            level_mask(state.active, max(self.n_levels)),
-            parents,
-            closed,
-            self.known(state),
-        )
+        in_play = level_mask(state.active, max(self.n_levels))
+        radii = self.confidence(state).radii(state.evidence.information)
+        return assess(state.evidence.estimates, radii, in_play, parents, closed, self.known(state))
 
     def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
         """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""

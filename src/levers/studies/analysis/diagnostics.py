@@ -176,7 +176,8 @@ def additivity(state: StudyState) -> Additivity:
     suspects = tuple(_suspects(model, screen, len(names), state.spec.noise_sd, level))
     worst = [*suspects, *(c for c in screen.checks[:_MOST_SUSPECTS] if c not in suspects)][:_MOST_SUSPECTS]
     cells = tuple(cell_means(model, check.first, check.second) for check in worst)
-    words = "; ".join(_words(state, model, screen, suspects, lack, level))
+    lacking = lack if lack is not None and lack.p_value < level else None
+    words = "; ".join(_words(state, model, screen, suspects, lacking))
     return Additivity(
         names, len(runs.values), lack, screen.checks, suspects, cells, noise_sd, level, words, screen.reason
     )
@@ -254,12 +255,7 @@ def can_merge(state: StudyState, pair: PairCheck) -> bool:
 
 
 def _words(
-    state: StudyState,
-    model: Additive,
-    screen: PairScreen,
-    suspects: tuple[PairCheck, ...],
-    lack: LackOfFit | None,
-    level: float,
+    state: StudyState, model: Additive, screen: PairScreen, suspects: tuple[PairCheck, ...], lacking: LackOfFit | None
 ) -> Iterator[str]:
     factors = state.spec.merging.inner.factors
     for pair in suspects:
@@ -274,9 +270,9 @@ def _words(
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
             f"they do not; {remedy}"
         )
-    if lack is not None and lack.p_value < level and not suspects:
+    if lacking is not None and not suspects:
         yield (
-            f"the sum of single effects does not fit the runs ({_chance(lack.p_value)}), though no pair stands "
+            f"the sum of single effects does not fit the runs ({_chance(lacking.p_value)}), though no pair stands "
             "out: three or more may act together, or conditions changed"
         )
     elif screen.reason is not None:

@@ -35,7 +35,6 @@ def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFra
     lease = pl.Series(np.maximum(table.lease[:n], 0))
     asked = np.array([lease.at for lease in state.leases] or [np.nan])
     never = table.lease[:n] < 0
-    told_at = np.where(complete, table.told_at[:n], np.nan)
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
         "block": pl.Series(block_numbers(state, np.arange(n)) if as_in_sheets else blocks + 1),
@@ -48,7 +47,7 @@ def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFra
         "outcome": pl.Series(outcome).fill_nan(None),
         "worker": workers.gather(lease).set(pl.Series(never), None),
         "asked_at": _times(np.where(never, np.nan, asked[np.maximum(table.lease[:n], 0)])),
-        "told_at": _times(told_at),
+        "told_at": _times(np.where(complete, table.told_at[:n], np.nan)),
     }
     return pl.DataFrame(columns)
 
