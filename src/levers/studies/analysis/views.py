@@ -247,9 +247,8 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
         if found is not None and found.effects:
             losses = [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
         for j, level in enumerate(factor.levels):
-            span = spans[j]
             standing = "ruled out" if (k, j) in gone else lead if j == leader else rest
-            low, high = (None, None) if span is None else span
+            low, high = spans[j] or (None, None)
             rows.append(EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j))))
     return rows
 
