@@ -17,14 +17,14 @@ MAX_ACTIONS = 100_000
 """The most assignments that are held as separate actions."""
 
 
-def check_actions(space: Space, max_actions: int, method: str) -> int:
-    """The number of assignments, or an error that says what to do when there are too many."""
+def check_actions(space: Space, max_actions: int, method: str) -> None:
+    """Refuse more assignments than can be held, and say what to do."""
+    check_count("max_actions", max_actions)
     if space.n_assignments > max_actions:
         raise TooManyActionsError(
             f"{method} keeps a record for each of the {space.n_assignments:,} assignments and holds at most "
             f"{max_actions:,}; use modl, which works on levels, or fewer factors, or raise max_actions"
         )
-    return space.n_assignments
 
 
 def action_codes(space: Space, actions: NDArray[np.int64]) -> Codes:
@@ -56,7 +56,6 @@ class SuccessiveElimination(Algorithm):
     Stops when one is left, or when the intervals are so narrow that the leader is within the tolerance.
 
     >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> se = SuccessiveElimination(Problem(Space.sized([2, 3]), 0.5, 0.1, 1.0))
     >>> se.ask(se.start(), np.random.default_rng(0)).n_runs
     6
@@ -67,7 +66,6 @@ class SuccessiveElimination(Algorithm):
 
     def __post_init__(self) -> None:
         self.check_complete()
-        check_count("max_actions", self.max_actions)
         check_actions(self.space, self.max_actions, self.name)
 
     def start(self) -> SuccessiveState:
@@ -103,24 +101,15 @@ class SuccessiveElimination(Algorithm):
         keep = means > means.max() - 2 * radius
         finished = int(keep.sum()) == 1 or 2 * radius <= self.tolerance
         return replace(
-            state,
-            alive=state.alive[keep],
-            sums=state.sums[keep],
-            n_rounds=n_rounds,
-            done=0,
-            finished=finished,
+            state, alive=state.alive[keep], sums=state.sums[keep], n_rounds=n_rounds, done=0, finished=finished
         )
 
     def _verdict(self, state: SuccessiveState) -> Verdict:
         best = state.alive[int(np.argmax(state.sums))]
-        return Verdict(
-            algorithm=self.name,
-            assignment=self.space.assignment(action_codes(self.space, np.array([best]))[0]),
-            n_runs=state.n_runs,
-            tolerance=self.tolerance,
-            failure_prob=self.failure_prob,
-            guarantee="proven for sub-Gaussian noise, without the additive assumption",
-            runs_by_stage=(("successive elimination", state.n_runs),),
+        levels = action_codes(self.space, np.array([best]))[0]
+        guarantee = "proven for sub-Gaussian noise, without the additive assumption"
+        return self.verdict_on(
+            levels, state.n_runs, guarantee, runs_by_stage=(("successive elimination", state.n_runs),)
         )
 
 
@@ -147,7 +136,6 @@ class NaiveSearch(Algorithm):
     default is the tolerance, as in the hard instance, whose mean is 0 everywhere but eps at one setting of the parents.
 
     >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> naive = NaiveSearch(Problem(Space.sized([2, 2, 2]), 1.0, 0.1, 1.0))
     >>> naive.ask(naive.start(), np.random.default_rng(0)).n_runs
     36
@@ -159,7 +147,6 @@ class NaiveSearch(Algorithm):
 
     def __post_init__(self) -> None:
         self.check_complete()
-        check_count("max_actions", self.max_actions)
         check_actions(self.space, self.max_actions, self.name)
 
     @property
@@ -219,12 +206,6 @@ class NaiveSearch(Algorithm):
         return action
 
     def _verdict(self, state: NaiveState) -> Verdict:
-        return Verdict(
-            algorithm=self.name,
-            assignment=self.space.assignment(action_codes(self.space, np.array([state.best]))[0]),
-            n_runs=state.n_runs,
-            tolerance=self.tolerance,
-            failure_prob=self.failure_prob,
-            guarantee="proven for sub-Gaussian noise when the target is the best mean",
-            runs_by_stage=(("naive search", state.n_runs),),
-        )
+        levels = action_codes(self.space, np.array([state.best]))[0]
+        guarantee = "proven for sub-Gaussian noise when the target is the best mean"
+        return self.verdict_on(levels, state.n_runs, guarantee, runs_by_stage=(("naive search", state.n_runs),))

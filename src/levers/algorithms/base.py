@@ -1,7 +1,7 @@
 """The contract of every algorithm: a problem, batches to run, a verdict at the end; and the loop that drives one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -278,6 +278,11 @@ class Algorithm(ABC):
             )
         return check_outcomes(outcomes, batch.n_runs)
 
+    def verdict_on(self, levels: Sequence[int], n_runs: int, guarantee: str, **more: Any) -> Verdict:
+        """The verdict for these level positions, on the problem as it was given; `more` are its other fields."""
+        assignment = self.space.assignment(levels)
+        return Verdict(self.name, assignment, n_runs, self.tolerance, self.failure_prob, guarantee, **more)
+
     def check_due(self, due: bool) -> None:
         """Refuse a batch that is not the one that is due: told twice, or from another point of the study."""
         if not due:
@@ -301,17 +306,13 @@ def add_runs(stages: tuple[tuple[str, int], ...], stage: str, n_runs: int) -> tu
 
 
 def run_to_verdict(
-    algorithm: Algorithm,
-    outcomes_of: Callable[[Batch], tuple[Batch, ArrayLike]],
-    rng: np.random.Generator,
+    algorithm: Algorithm, outcomes_of: Callable[[Batch], tuple[Batch, ArrayLike]], rng: np.random.Generator
 ) -> Verdict:
     """Drive an algorithm to its verdict.
 
     `outcomes_of` makes the runs; it returns the batch as it was run (what nature chose filled in) and the outcomes.
 
-    >>> from levers.algorithms.base import Problem
     >>> from levers.algorithms.modl import Modl
-    >>> from levers.core.space import Space
     >>> noise = np.random.default_rng(1)
     >>> def outcomes_of(batch):
     ...     return batch, 2.0 * batch.codes[:, 1] + noise.normal(size=batch.n_runs)

@@ -48,8 +48,7 @@ class Modl(Algorithm):
     `max_parents` stops as soon as that many factors have one level left. The paper's theorem leaves out a union bound
     over pairs of actions, so the guarantee is measured here rather than asserted (docs/decisions/0003).
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
+    >>> from levers import Problem, Space
     >>> modl = Modl(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0))
     >>> modl.ask(modl.start(), np.random.default_rng(0)).stage
     'phase 1'
@@ -109,13 +108,9 @@ class Modl(Algorithm):
         y = self.accept(batch, outcomes)
         left = self.runs_in_phase(state) - state.moments.n_runs
         self.check_due(not state.finished and batch.stage == f"phase {state.phase + 1}" and batch.n_runs <= left)
-        state = replace(
-            state,
-            moments=state.moments.add(batch.codes, y),
-            seed=batch.focus,
-            n_runs=state.n_runs + batch.n_runs,
-            runs_by_stage=add_runs(state.runs_by_stage, batch.stage, batch.n_runs),
-        )
+        moments, n_runs = state.moments.add(batch.codes, y), state.n_runs + batch.n_runs
+        stages = add_runs(state.runs_by_stage, batch.stage, batch.n_runs)
+        state = replace(state, moments=moments, seed=batch.focus, n_runs=n_runs, runs_by_stage=stages)
         return state if state.moments.n_runs < self.runs_in_phase(state) else self._end_phase(state)
 
     def phase(self, state: ModlState, rng: np.random.Generator) -> tuple[Batch, int, Batch]:
@@ -165,13 +160,10 @@ class Modl(Algorithm):
         )
 
     def _verdict(self, state: ModlState) -> Verdict:
-        return Verdict(
-            algorithm=self.name,
-            assignment=self.space.assignment(state.leaders),
-            n_runs=state.n_runs,
-            tolerance=self.tolerance,
-            failure_prob=self.failure_prob,
-            guarantee=f"the paper's theorem with the {self.schedule} schedule; its proof has gaps, see docs/decisions",
+        return self.verdict_on(
+            state.leaders,
+            state.n_runs,
+            f"the paper's theorem with the {self.schedule} schedule; its proof has gaps, see docs/decisions",
             parents=tuple(self.space.names[k] for k in state.parents),
             effects=state.losses,
             eliminations=state.eliminations,

@@ -31,8 +31,7 @@ class ObservationalRegression(Algorithm):
     nature rarely shows: those seen fewer than `min_count` times are left out, as a careful analyst would.
     The default number of runs is MODL's last phase, at width eps/2.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
+    >>> from levers import Problem, Space
     >>> watch = ObservationalRegression(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
     >>> batch = watch.ask(watch.start(), np.random.default_rng(0))
     >>> batch.n_runs, batch.is_global
@@ -80,12 +79,6 @@ class ObservationalRegression(Algorithm):
             counts = fit.moments.level_counts[begin:end]
             common = counts >= min(self.min_count, int(counts.max()))
             codes.append(int(np.argmax(np.where(common, np.nan_to_num(fit.level_effects(k)), -np.inf))))
-        return Verdict(
-            algorithm=self.name,
-            assignment=self.space.assignment(codes),
-            n_runs=state.moments.n_runs,
-            tolerance=self.tolerance,
-            failure_prob=self.failure_prob,
-            guarantee="none: association is not causation",
-            runs_by_stage=(("watching", state.moments.n_runs),),
-        )
+        n_runs = state.moments.n_runs
+        guarantee = "none: association is not causation"
+        return self.verdict_on(codes, n_runs, guarantee, runs_by_stage=(("watching", n_runs),))

@@ -29,10 +29,9 @@ class Subspace:
     positions: tuple[int, ...]
     baseline: tuple[int, ...]
 
-    def problem(self, whole: Problem, failure_prob: float | None = None) -> Problem:
+    def problem(self, whole: Problem) -> Problem:
         """The problem on these factors alone."""
-        inner = replace(whole, space=self.space.subspace(self.positions))
-        return inner if failure_prob is None else replace(inner, failure_prob=failure_prob)
+        return replace(whole, space=self.space.subspace(self.positions))
 
     def widen(self, codes: Codes) -> Codes:
         """Rows over these factors as rows over all of them."""
@@ -79,8 +78,6 @@ def baseline_of(space: Space, given: Sequence[int] | None) -> tuple[int, ...]:
 class Oracle(Algorithm):
     """MODL restricted to the factors named in `parents`; the others stay at their first level.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> oracle = Oracle(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0), parents=["X2"])
     >>> set(oracle.ask(oracle.start(), np.random.default_rng(0)).codes[:, 0].tolist())
     {0}
@@ -157,8 +154,6 @@ class ParentsFirst(Algorithm):
     Factors are tested in random order; with `max_parents` the tests stop once that many are found. If no factor passes,
     MODL runs on all of them.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
     >>> first = ParentsFirst(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
     >>> first.ask(first.start(), np.random.default_rng(0)).stage
     'testing for parents'
@@ -234,12 +229,8 @@ class ParentsFirst(Algorithm):
         is_parent = low >= high
         if not is_parent and state.level + 1 < self.space.n_levels[factor]:
             return replace(state, level=state.level + 1, level_runs=0, level_sum=0.0, low=low, high=high)
-        fresh = ParentsFirstState(
-            tested=(*state.tested, factor),
-            found=(*state.found, factor) if is_parent else state.found,
-            n_runs=state.n_runs,
-            runs_by_stage=state.runs_by_stage,
-        )
+        tested, found = (*state.tested, factor), (*state.found, factor) if is_parent else state.found
+        fresh = ParentsFirstState(tested, found, n_runs=state.n_runs, runs_by_stage=state.runs_by_stage)
         all_tested = len(fresh.tested) == self.space.n_factors
         enough = self.max_parents is not None and len(fresh.found) >= self.max_parents
         return replace(fresh, search=self.search(fresh)[1].start()) if all_tested or enough else fresh
@@ -248,7 +239,7 @@ class ParentsFirst(Algorithm):
         """MODL on the factors found, or on all when none was."""
         positions = tuple(sorted(state.found)) or tuple(range(self.space.n_factors))
         inside = Subspace(self.space, positions, baseline_of(self.space, self.baseline))
-        problem = inside.problem(self.problem, self.failure_prob / 2)
+        problem = replace(inside.problem(self.problem), failure_prob=self.failure_prob / 2)
         return inside, Modl(problem, self.schedule, None, self.outcome_bound)
 
     def _verdict(self, state: ParentsFirstState, inside: Subspace, inner: Verdict) -> Verdict:

@@ -14,17 +14,12 @@ import numpy as np
 
 from levers.core.codec import from_json, to_json
 from levers.studies.events import Created, Event, Imported, Opened, Record
-from levers.studies.state import Block, Correction, Lease, PastRuns, StudyState, TrialState, TrialTable
+from levers.studies.state import Block, Correction, Lease, StudyState, TrialState, TrialTable
 from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
 
 FORMAT = 1
 EVERY = 1000
 GROWTH = 0.2
-
-
-def is_due(state: StudyState, last: int) -> bool:
-    """Whether enough has happened since the last snapshot: in proportion, so that a long study does not pay more."""
-    return state.seq - last >= max(EVERY, GROWTH * state.trials.n_trials)
 
 
 def freeze(state: StudyState) -> bytes:
@@ -45,7 +40,7 @@ def freeze(state: StudyState) -> bytes:
         "again": list(state.again),
         "fresh": state.fresh,
         "corrections": [asdict(c) for c in state.corrections],
-        "past": [to_json(Imported(p.codes, p.values, p.note)) for p in state.past],
+        "past": [to_json(past) for past in state.past],
         "past_used": state.past_used,
         "n_failed": state.n_failed,
     }
@@ -68,7 +63,6 @@ def thaw(data: bytes) -> StudyState | None:
             Block(from_json(batch, Opened).batch, first, arrays[f"values{i}"], arrays[f"holders{i}"], missing, role)
             for i, (batch, (first, missing, role)) in enumerate(zip(header["batches"], header["blocks"], strict=True))
         ]
-    past = [from_json(text, Imported) for text in header["past"]]
     state = StudyState(
         seq=header["seq"],
         spec_=from_json(header["spec"], Created).spec,
@@ -81,7 +75,7 @@ def thaw(data: bytes) -> StudyState | None:
         again=deque(header["again"]),
         fresh=header["fresh"],
         corrections=[Correction(**{**c, "changes": tuple(c["changes"])}) for c in header["corrections"]],
-        past=[PastRuns(p.codes, p.values, p.note) for p in past],
+        past=[from_json(text, Imported) for text in header["past"]],
         past_used=header["past_used"],
         n_failed=header["n_failed"],
     )
@@ -152,7 +146,9 @@ class StudyLog:
                 self._fold(writing.read(self._state.seq))
                 transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
                 yield transaction
-                if transaction.n_written and is_due(self._state, self._snapshot_seq):
+                # in proportion to what there is, so that a long study does not pay more for its snapshots
+                due = self._snapshot_seq + max(EVERY, GROWTH * self._state.trials.n_trials)
+                if transaction.n_written and self._state.seq >= due:
                     writing.save_snapshot(self._state.seq, freeze(self._state))
                     writing.forget_answers(transaction.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq

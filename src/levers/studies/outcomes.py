@@ -69,7 +69,8 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted
     if block is not None:
         rows = state.trials.row[trials[places]]
         fresh[fresh] = np.isnan(block.values[rows[fresh]])
-        again = np.flatnonzero(fresh)[_repeats(rows[fresh])]  # two trials of one row in one telling: the first counts
+        _, first = np.unique(rows[fresh], return_index=True)
+        again = np.delete(np.flatnonzero(fresh), first)  # two trials of one row in one telling: the first counts
         late += [(int(places[i]), f"trial {trials[places[i]]} is a second run of a row told here too") for i in again]
         fresh[again] = False
         places = np.delete(places, again)
@@ -83,12 +84,6 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted
     dropped = np.isnan(values[places]) & np.isin(state.trials.state[trials[places]], _REPLACED)
     keep = places[fresh & ~dropped]
     return Accepted(trials[keep], values[keep], sorted(problems), sorted(late))
-
-
-def _repeats(rows: Numbers) -> Numbers:
-    """Places of values that came before in the list."""
-    _, first = np.unique(rows, return_index=True)
-    return np.setdiff1d(np.arange(len(rows)), first)
 
 
 def why_not(state: StudyState, trial: int, value: float) -> str | None:

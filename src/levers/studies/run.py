@@ -114,9 +114,49 @@ class AnyStudy(ABC):
     ) -> Verdict | None:
         """Run `fn` on what the study asks for, until there is a verdict, or None when `timeout` seconds are over.
 
-        `workers` calls run at the same time, in threads of this process; other processes may work on the same study.
+        `workers` calls run at the same time, in threads of this process, and outcomes are told as they come; other
+        processes may work on the same study.
         """
-        return run_study(self, fn, workers=workers, timeout=timeout, lease=lease, progress=progress)
+        check_count("workers", workers)
+        if timeout is not None:
+            check_positive("timeout", timeout)
+        if not callable(fn):
+            raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
+        until = None if timeout is None else time.monotonic() + timeout
+        with progress_bar(f"{self.name} runs", None, shown=progress) as advance, ThreadPoolExecutor(workers) as pool:
+            under_way: dict[Future[float], Trial] = {}
+            pause, waited, said, failures = _SHORTEST_WAIT, 0.0, False, 0
+            try:
+                while True:
+                    over = until is not None and time.monotonic() >= until
+                    free = 0 if over else workers - len(under_way)
+                    asked = self.ask(free, lease=lease) if free else []
+                    under_way |= {pool.submit(fn, trial.params): trial for trial in asked}
+                    if not under_way:  # finished, or others have the rest of the block
+                        if self.is_finished:
+                            break
+                        if over:
+                            return None
+                        time.sleep(pause)
+                        waited += pause
+                        if waited > _SAY_SO and not said:
+                            said = True
+                            log.warning("%s", _awaited(self))
+                        pause = min(2 * pause, _LONGEST_WAIT)
+                        continue
+                    pause, waited, said = _SHORTEST_WAIT, 0.0, False
+                    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        trial = under_way.pop(future)
+                        failures = 0 if _finish(self, trial, future) else failures + 1
+                        advance(1, trial.stage)
+                    if failures >= MOST_FAILURES:
+                        raise StudyError(f"the last {failures} runs gave no outcome; mend the function, then go on")
+            except BaseException:
+                for future, trial in under_way.items():
+                    _salvage(self, trial, future)
+                raise
+        return self.verdict()
 
 
 def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
@@ -148,58 +188,6 @@ def trial_number(trial: Trial | int) -> int:
     if isinstance(trial, bool) or not isinstance(trial, int | np.integer):
         raise TrialError(f"a trial is given by its number or as ask returned it, not as {trial!r}")
     return int(trial)
-
-
-def run_study(
-    study: AnyStudy,
-    fn: Callable[[Assignment], float],
-    *,
-    workers: int,
-    timeout: float | None,
-    lease: float | None,
-    progress: bool,
-) -> Verdict | None:
-    """Ask, run in up to `workers` threads, tell as results come; see `Study.optimize`."""
-    check_count("workers", workers)
-    if timeout is not None:
-        check_positive("timeout", timeout)
-    if not callable(fn):
-        raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
-    until = None if timeout is None else time.monotonic() + timeout
-    with progress_bar(f"{study.name} runs", None, shown=progress) as advance, ThreadPoolExecutor(workers) as pool:
-        under_way: dict[Future[float], Trial] = {}
-        pause, waited, said, failures = _SHORTEST_WAIT, 0.0, False, 0
-        try:
-            while True:
-                over = until is not None and time.monotonic() >= until
-                free = 0 if over else workers - len(under_way)
-                asked = study.ask(free, lease=lease) if free else []
-                under_way |= {pool.submit(fn, trial.params): trial for trial in asked}
-                if not under_way:  # finished, or others have the rest of the block
-                    if study.is_finished:
-                        break
-                    if over:
-                        return None
-                    time.sleep(pause)
-                    waited += pause
-                    if waited > _SAY_SO and not said:
-                        said = True
-                        log.warning("%s", _awaited(study))
-                    pause = min(2 * pause, _LONGEST_WAIT)
-                    continue
-                pause, waited, said = _SHORTEST_WAIT, 0.0, False
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    trial = under_way.pop(future)
-                    failures = 0 if _finish(study, trial, future) else failures + 1
-                    advance(1, trial.stage)
-                if failures >= MOST_FAILURES:
-                    raise StudyError(f"the last {failures} runs gave no outcome; mend the function, then go on")
-        except BaseException:
-            for future, trial in under_way.items():
-                _salvage(study, trial, future)
-            raise
-    return study.verdict()
 
 
 def _awaited(study: AnyStudy) -> str:

@@ -46,11 +46,7 @@ SETTINGS = (
     ),
     Setting("noise_sd", "positive", "the noise", "Standard deviation of the noise; a study estimates it if unknown."),
     Setting(
-        "expected_noise",
-        "positive",
-        "the expected noise",
-        "What an unknown noise may turn out to be.",
-        faces=(PLAN,),
+        "expected_noise", "positive", "the expected noise", "What an unknown noise may turn out to be.", faces=(PLAN,)
     ),
     Setting("max_parents", "count", "the number of factors that matter", "At most so many factors matter."),
     Setting("min_effect", "positive", "the least effect", "A factor that matters moves the outcome so much."),

@@ -2,6 +2,7 @@
 
 import heapq
 from collections import deque
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -11,20 +12,8 @@ import numpy as np
 from levers.algorithms.base import Batch, Progress
 from levers.core.space import Assignment, Codes
 from levers.errors import StudyError
-from levers.studies.events import (
-    Asked,
-    Corrected,
-    Created,
-    Decided,
-    Expired,
-    Failed,
-    Imported,
-    Opened,
-    Record,
-    Revised,
-    Told,
-    Values,
-)
+from levers.studies import events
+from levers.studies.events import Imported, Numbers, Record, Values
 from levers.studies.spec import StudySpec
 
 
@@ -83,7 +72,7 @@ class TrialTable:
         self.lease = np.zeros(0, dtype=np.int32)
         self.told_at = np.zeros(0, dtype=np.float64)
 
-    def grow(self, block: int, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    def grow(self, block: int, rows: Numbers) -> None:
         """Add waiting trials for rows of a block."""
         begin, end = self.n_trials, self.n_trials + len(rows)
         if end > len(self.state):
@@ -119,7 +108,7 @@ class Block:
     batch: Batch
     first: int
     values: Values
-    holders: np.ndarray[tuple[int], np.dtype[np.int64]]
+    holders: Numbers
     n_missing: int
     role: str = OPEN
 
@@ -127,6 +116,11 @@ class Block:
     def n_runs(self) -> int:
         """How many rows."""
         return len(self.values)
+
+    def told_rows(self) -> tuple[Codes, Values]:
+        """The rows that have an outcome, as level positions, and their outcomes."""
+        done = ~np.isnan(self.values)
+        return self.batch.codes[done], self.values[done]
 
     def copy(self) -> "Block":
         """A block that stays as it is when this one goes on."""
@@ -155,15 +149,6 @@ class Correction:
     changes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class PastRuns:
-    """Imported runs."""
-
-    codes: Codes
-    values: Values
-    note: str
-
-
 @dataclass(slots=True)
 class StudyState:
     """Everything that follows from the log up to `seq`."""
@@ -181,7 +166,7 @@ class StudyState:
     fresh: int = 0
     expiring: list[tuple[float, int, tuple[int, ...]]] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
-    past: list[PastRuns] = field(default_factory=list)
+    past: list[Imported] = field(default_factory=list)
     past_used: list[int] = field(default_factory=list)
     """How many imports were in `known`, entry by entry."""
     n_failed: int = 0
@@ -218,20 +203,18 @@ class StudyState:
         """Outcomes that count."""
         return sum(block.n_runs - block.n_missing for block in self.counted)
 
+    def rows_of(self, trials: Numbers) -> Numbers:
+        """Where the rows of some trials are when all blocks are put one below the other."""
+        begins = np.cumsum([0, *(block.n_runs for block in self.blocks)])
+        found: Numbers = begins[self.trials.block[trials]] + self.trials.row[trials]
+        return found
+
     def copy(self) -> "StudyState":
         """The same state, which stays as it is when this one goes on: for looking at it while others write."""
-        return replace(
-            self,
-            blocks=[block.copy() for block in self.blocks],
-            trials=self.trials.copy(),
-            known=list(self.known),
-            leases=list(self.leases),
-            again=self.again.copy(),
-            expiring=list(self.expiring),
-            corrections=list(self.corrections),
-            past=list(self.past),
-            past_used=list(self.past_used),
-        )
+        twin = replace(self, blocks=[block.copy() for block in self.blocks], trials=self.trials.copy())
+        for name in ("known", "leases", "again", "expiring", "corrections", "past", "past_used"):
+            setattr(twin, name, copy(getattr(self, name)))
+        return twin
 
     def apply(self, record: Record) -> None:
         """Take in the next event."""
@@ -239,30 +222,30 @@ class StudyState:
             raise StudyError(f"event {record.seq} came after event {self.seq}; the log has a gap")
         event = record.event
         match event:
-            case Told():
+            case events.Told():
                 self._told(event, record.at)
-            case Asked():
+            case events.Asked():
                 self._asked(event, record.at)
-            case Decided():
+            case events.Decided():
                 self._decided(event)
-            case Opened():
+            case events.Opened():
                 self._opened(event)
-            case Failed():
+            case events.Failed():
                 self._again(event.trials, TrialState.FAIL)
                 self.n_failed += len(event.trials)
-            case Expired():
+            case events.Expired():
                 self._again(event.trials, TrialState.STALE)
-            case Corrected():
+            case events.Corrected():
                 self._corrected(event, record)
-            case Revised():
+            case events.Revised():
                 self._revised(event)
             case Imported():
-                self.past.append(PastRuns(event.codes, event.values, event.note))
-            case Created():
+                self.past.append(event)
+            case events.Created():
                 self.spec_, self.created_at = event.spec, record.at
         self.seq, self.updated_at = record.seq, record.at
 
-    def _opened(self, event: Opened) -> None:
+    def _opened(self, event: events.Opened) -> None:
         n, first = event.batch.n_runs, self.trials.n_trials
         self.trials.grow(len(self.blocks), np.arange(n))
         self.fresh = first
@@ -270,7 +253,7 @@ class StudyState:
         holders = np.arange(first, first + n)
         self.blocks.append(Block(event.batch, first, np.full(n, np.nan), holders, n))
 
-    def _asked(self, event: Asked, at: float) -> None:
+    def _asked(self, event: events.Asked, at: float) -> None:
         lease = len(self.leases)
         self.leases.append(Lease(event.worker, at, event.deadline))
         # whoever asks first expires what is over, so these leases hold nothing any more
@@ -290,7 +273,7 @@ class StudyState:
         while self.again and self.trials.state[self.again[0]] != TrialState.WAITING:
             self.again.popleft()
 
-    def _told(self, event: Told, at: float) -> None:
+    def _told(self, event: events.Told, at: float) -> None:
         block = self.blocks[-1]
         rows = self.trials.row[event.trials]
         block.values[rows] = event.values
@@ -304,7 +287,7 @@ class StudyState:
         if others.size:
             self._forget_again()
 
-    def _again(self, which: np.ndarray[tuple[int], np.dtype[np.int64]], state: TrialState) -> None:
+    def _again(self, which: Numbers, state: TrialState) -> None:
         block, first = self.blocks[-1], self.trials.n_trials
         rows = self.trials.row[which]
         self.trials.state[which] = state
@@ -313,18 +296,18 @@ class StudyState:
         block.holders[rows] = new
         self.again.extend(new.tolist())
 
-    def _decided(self, event: Decided) -> None:
+    def _decided(self, event: events.Decided) -> None:
         self.known.append(event.state)
         self.past_used.append(event.past)
         if self.blocks:
             self.blocks[-1].role = AS_DESIGNED
 
-    def _corrected(self, event: Corrected, record: Record) -> None:
+    def _corrected(self, event: events.Corrected, record: Record) -> None:
         block = self.blocks[self.trials.block[event.trial]]
         block.values[self.trials.row[event.trial]] = event.value
         self.corrections.append(Correction(event.trial, event.before, event.value, event.reason, record.who, record.at))
 
-    def _revised(self, event: Revised) -> None:
+    def _revised(self, event: events.Revised) -> None:
         self.known[event.first + 1 :] = event.states
         # a block that the correction closed brings in whatever imports were waiting for it
         used = self.past_used[event.first + 1 :][: len(event.states)]
@@ -336,7 +319,4 @@ class StudyState:
                 unfinished = (left == TrialState.WAITING) | (left == TrialState.RUNNING)
                 left[unfinished] = TrialState.ABANDONED
             block.role = role
-        last = self.corrections[-1]
-        self.corrections[-1] = Correction(
-            last.trial, last.before, last.value, last.reason, last.who, last.at, event.changes
-        )
+        self.corrections[-1] = replace(self.corrections[-1], changes=event.changes)

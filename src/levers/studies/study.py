@@ -21,17 +21,10 @@ from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyErro
 from levers.studies.analysis import views
 from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.log import StudyLog, Transaction
-from levers.studies.outcomes import (
-    Accepted,
-    check_correctable,
-    check_running,
-    new_outcomes,
-    past_runs,
-    whole_numbers,
-)
+from levers.studies.outcomes import Accepted, check_correctable, check_running, new_outcomes, past_runs, whole_numbers
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
 from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, StudyState, Trial, TrialState
+from levers.studies.state import Correction, StudyState, Trial
 from levers.studies.storage.base import Storage
 from levers.studies.transitions import after_revision, expired_trials, following_events, next_trials, revision
 
@@ -93,13 +86,7 @@ class Study(AnyStudy):
     """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
 
     def __init__(
-        self,
-        name: str,
-        storage: Storage,
-        study: int,
-        *,
-        who: str | None = None,
-        clock: Callable[[], float] = time.time,
+        self, name: str, storage: Storage, study: int, *, who: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.name = name
         self.storage = storage
@@ -136,8 +123,7 @@ class Study(AnyStudy):
     def n_running(self) -> int:
         """How many trials were handed out and not told."""
         with self._lock:
-            trials = self.state.trials
-            return int(np.count_nonzero(trials.state[: trials.n_trials] == TrialState.RUNNING))
+            return len(views.running(self.state))
 
     def shares_log_with(self, other: "Study") -> bool:
         """Whether two handles follow the log together, so that one can join the other's transaction."""

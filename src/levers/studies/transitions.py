@@ -37,7 +37,7 @@ def _told(spec: StudySpec, known: Any, block: Block) -> Any:
 def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
     """What is known with some of the imports added."""
     for past in state.past[begin:end]:
-        known = absorbed(state.spec, known, state.spec.merging.contract(past.codes), past.values, PAST)
+        known = _absorbed(state.spec, known, state.spec.merging.contract(past.codes), past.values, PAST)
     return known
 
 
@@ -46,16 +46,16 @@ def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
     return [Opened(step)] if isinstance(step, Batch) else []
 
 
-def absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
+def _absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
     """What is known with runs added that were made, but are not due."""
     return spec.solver.absorb(known, codes, spec.sign * values, stage) if len(values) else known
 
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
     """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes."""
-    found: list[Event] = [Imported(past.codes, past.values, past.note) for past in state.past]
+    found: list[Event] = list(state.past)
     for i, block in enumerate(state.blocks):
-        codes, values = _finished_rows(block)
+        codes, values = block.told_rows()
         if block.role != SET_ASIDE and len(values):
             found.append(Imported(state.spec.merging.expand(codes), values, f"block {i + 1} of {name}"))
     return found
@@ -104,7 +104,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
         if role == AS_DESIGNED:
             known = _told(spec, known, block)
         elif role == AS_RUN:
-            known = absorbed(spec, known, *_finished_rows(block), "kept after a correction")
+            known = _absorbed(spec, known, *block.told_rows(), "kept after a correction")
         known = _with_past(
             state, known, state.past_used[i], state.past_used[i + 1] if i + 1 < len(state.past_used) else None
         )
@@ -130,11 +130,6 @@ def _role_again(state: StudyState, known: Any, i: int) -> str:
         if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
             return OPEN if closed is None else AS_DESIGNED
     return AS_RUN if spec.solver.absorbs_runs else SET_ASIDE
-
-
-def _finished_rows(block: Block) -> tuple[Any, Any]:
-    done = ~np.isnan(block.values)
-    return block.batch.codes[done], block.values[done]
 
 
 def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:

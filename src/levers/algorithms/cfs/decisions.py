@@ -9,32 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import Remark
-from levers.algorithms.cfs.settings import (
-    AFTER_LOOK_SHARE,
-    DISMISSAL_SHARE,
-    FEW_FACTORS,
-    FIRST_BLOCK,
-    GROWTH,
-    GROWTHS,
-    LEAST_DOF,
-    NEXT_BLOCK,
-    NOISE_SHARE,
-    ROUNDED,
-    SCREENING_SHARE,
-    WORTH,
-)
+from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import scale_needed, subgaussian_scale, usual_scale
 from levers.core.certificates.look import Look
 from levers.core.model.elimination import Elimination
-from levers.core.model.evidence import (
-    Confidence,
-    Evidence,
-    Knowledge,
-    Standing,
-    anytime_radius,
-    forecasts,
-)
+from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
 
 EQUAL_GAPS = Remark(
     "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
@@ -63,9 +43,9 @@ def error_shares(
     >>> round(error_shares(0.1, estimate_noise=False, one_shot=False).selection, 6)
     0.09
     """
-    screening = 0.0 if one_shot else (AFTER_LOOK_SHARE if look else SCREENING_SHARE) * failure_prob
-    noise = NOISE_SHARE * failure_prob if estimate_noise else 0.0
-    dismissal = DISMISSAL_SHARE * failure_prob if dismiss and not one_shot and not look else 0.0
+    screening = 0.0 if one_shot else (settings.AFTER_LOOK_SHARE if look else settings.SCREENING_SHARE) * failure_prob
+    noise = settings.NOISE_SHARE * failure_prob if estimate_noise else 0.0
+    dismissal = settings.DISMISSAL_SHARE * failure_prob if dismiss and not one_shot and not look else 0.0
     return Shares(screening, dismissal, noise, failure_prob - screening - dismissal - noise)
 
 
@@ -92,15 +72,15 @@ def first_block(n_levels: Sequence[int], estimate_noise: bool, wanted: float = 0
     23
     """
     n_parameters = sum(m - 1 for m in n_levels)
-    least, most = (per * n_parameters for per in FIRST_BLOCK)
-    needed = n_parameters + 1 + (LEAST_DOF if estimate_noise else 5)
+    least, most = (per * n_parameters for per in settings.FIRST_BLOCK)
+    needed = n_parameters + 1 + (settings.LEAST_DOF if estimate_noise else 5)
     return max(math.ceil(min(max(wanted, least), most) - 1e-9), needed)  # 2.2 times 90 is 198, not a bit more
 
 
 def next_block(sizes: Sequence[int], n_runs: int) -> int:
     """Runs of a later screening block over factors of these sizes."""
     n_parameters = sum(m - 1 for m in sizes)
-    return max(math.ceil(NEXT_BLOCK * n_parameters), math.ceil(GROWTH * n_runs), n_parameters + 6)
+    return max(math.ceil(settings.NEXT_BLOCK * n_parameters), math.ceil(settings.GROWTH * n_runs), n_parameters + 6)
 
 
 def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach: float = 0.0) -> float:
@@ -109,7 +89,7 @@ def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach:
         return 0.0
     if bound == "subgaussian":
         return subgaussian_scale(levels, failure_prob)
-    if len(levels) <= FEW_FACTORS:
+    if len(levels) <= settings.FEW_FACTORS:
         return scale_needed(levels, failure_prob, bound, reach)
     return usual_scale(levels, failure_prob, bound == "proven", reach)
 
@@ -117,7 +97,7 @@ def cheap_scale(levels: tuple[int, ...], failure_prob: float, bound: str, reach:
 def longest_design(sizes: Sequence[int], runs_if_ideal: float) -> float:
     """About the most runs of a design that is worth so many ideal ones; it has a row more than parameters at least."""
     n_parameters = sum(m - 1 for m in sizes)
-    return max(runs_if_ideal, n_parameters + 2.0) + min(n_parameters, 0.1 * runs_if_ideal + ROUNDED)
+    return max(runs_if_ideal, n_parameters + 2.0) + min(n_parameters, 0.1 * runs_if_ideal + settings.ROUNDED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +109,16 @@ class Prospect:
     ratio to the tight one. `following` is the size of the next screening block.
     """
 
-    evidence: Evidence
+    state: CfsState
     now: Standing
     known: Knowledge
     confidence: Confidence
-    n_runs: int
     following: int
-    failure_prob: float
     bound: str
     tolerance: float | None
     left: int | None
-    reach: float = 0.0
+    failure_prob: float
+    reach: float
 
     def selection_pays(self, most_screening: float) -> bool:
         """Whether selecting now is expected to be best: no length of further screening promises to do better.
@@ -149,18 +128,18 @@ class Prospect:
         """
         if self.left is not None and self.following + sum(m - 1 for m in self.now.at_stake) + 2 > self.left:
             return True
-        if self.tolerance is not None and self.n_runs + self.following > most_screening:
+        if self.tolerance is not None and self.state.n_runs + self.following > most_screening:
             return True
-        least = WORTH * self.cost(self.now, 0.0)
+        least = settings.WORTH * self.cost(self.now, 0.0)
         return all(cost >= least for cost in self.screening_costs())
 
     def screening_costs(self) -> Iterator[float]:
         """What lengths of further screening promise to cost in all, effects being as estimated, shortest first."""
         most = self.left if self.left is not None else self.cost(self.now, 0.0)
-        lengths = [max(self.n_runs * (growth - 1), float(self.following)) for growth in GROWTHS]
+        lengths = [max(self.state.n_runs * (growth - 1), float(self.following)) for growth in settings.GROWTHS]
         lengths = [more for more in dict.fromkeys(lengths) if more < most]
-        growths = [1 + more / self.n_runs for more in lengths]
-        standings = forecasts(self.evidence, growths, self.confidence, self.now, self.known)
+        growths = [1 + more / self.state.n_runs for more in lengths]
+        standings = forecasts(self.state.evidence, growths, self.confidence, self.now, self.known)
         for more, then in zip(lengths, standings, strict=True):
             certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
             yield more if certain else self.cost(then, more)
@@ -209,12 +188,9 @@ def after_look(
         kept = tuple(level for level in active[k] if behind[level] < look.apart * error)
         dropped += [Elimination(k, level, state.n_runs, behind[level]) for level in active[k] if level not in kept]
         active[k] = kept
+    ledger = state.eliminations + tuple(dropped)
     return replace(
-        state,
-        active=tuple(active),
-        leaders=tuple(leaders),
-        closed=tuple(sorted(closed)),
-        eliminations=state.eliminations + tuple(dropped),
+        state, active=tuple(active), leaders=tuple(leaders), closed=tuple(sorted(closed)), eliminations=ledger
     )
 
 

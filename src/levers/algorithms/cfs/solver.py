@@ -16,42 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Verdict, add_runs
-from levers.algorithms.cfs.decisions import (
-    EQUAL_GAPS,
-    Prospect,
-    Shares,
-    after_look,
-    cheap_scale,
-    error_shares,
-    first_block,
-    longest_design,
-    look_factors,
-    loss_intervals,
-    next_block,
-    pair_error,
-    selection_guarantee,
-)
-from levers.algorithms.cfs.settings import (
-    DISMISSED_AT,
-    FIRST_SHARE,
-    FIRST_SHARE_OF_BUDGET,
-    LARGEST_RATIO,
-    LOOK,
-    LOOK_PAYS,
-    LOOK_ROWS,
-    MOST_CELLS,
-    NOISES,
-    RHO_SHARE,
-    RULES,
-    SCREENING,
-    SELECTION,
-    SLACK,
-    STUDY_CELLS,
-    STUDY_RUNS,
-    TO_MEASURE,
-    USUAL_NOISE,
-    WHOLE_BLOCK,
-)
+from levers.algorithms.cfs import decisions, settings
+from levers.algorithms.cfs.decisions import Prospect, Shares
+from levers.algorithms.cfs.settings import LOOK, NOISES, RULES, SCREENING, SELECTION
 from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
@@ -85,8 +52,7 @@ class Cfs(Algorithm):
     of a tolerance, all runs are spent and the smallest tolerance is certified. `noise="subgaussian"` holds for any
     noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time.
 
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.core.space import Space
+    >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
     >>> cfs.ask(cfs.start(), np.random.default_rng(0)).n_runs
     8
@@ -103,7 +69,7 @@ class Cfs(Algorithm):
     min_effect: float | None = None
     budget: int | None = None
     batch_size: int | None = None
-    most_cells: int = MOST_CELLS
+    most_cells: int = settings.MOST_CELLS
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -124,18 +90,21 @@ class Cfs(Algorithm):
                 f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
             )
         check_count("most_cells", self.most_cells)
-        if self.most_runs() * self.space.n_factors > self.most_cells:
+        # of the largest design that may come up, as far as is known before the first run
+        most_runs = self.most_screening(self.problem.noise_sd or 0.0) if self.budget is None else float(self.budget)
+        if most_runs * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
-                f"this may take {self.most_runs():.2g} runs, more than a design can hold; raise the tolerance",
+                f"this may take {most_runs:.2g} runs, more than a design can hold; raise the tolerance",
                 field="tolerance",
             )
         if self.budget is not None:
-            check_count("budget", self.budget, first_block(self.n_levels, self.problem.noise_sd is None))
+            check_count("budget", self.budget, decisions.first_block(self.n_levels, self.problem.noise_sd is None))
 
     @classmethod
     def study_options(cls, n_factors: int) -> dict[str, Any]:
         """Whole blocks, of a size that can be stored."""
-        return {"batch_size": WHOLE_BLOCK, "most_cells": min(STUDY_CELLS, STUDY_RUNS * n_factors)}
+        most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
+        return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
 
     # What follows from the settings: shares of the error, lengths, looks
 
@@ -149,14 +118,16 @@ class Cfs(Algorithm):
         if state is None or state.rules > 1:
             return self._shares
         # 0.1.0 knew no look, and dismissed factors in every study with a least effect
-        return error_shares(
+        return decisions.error_shares(
             self.failure_prob, self.problem.noise_sd is None, self._one_shot, self.min_effect is not None
         )
 
     @cached_property
     def _shares(self) -> Shares:
         dismiss = self.min_effect is not None and self.budget is not None
-        return error_shares(self.failure_prob, self.problem.noise_sd is None, self._one_shot, dismiss, self.looks)
+        return decisions.error_shares(
+            self.failure_prob, self.problem.noise_sd is None, self._one_shot, dismiss, self.looks
+        )
 
     @property
     def _one_shot(self) -> bool:
@@ -182,18 +153,18 @@ class Cfs(Algorithm):
         """
         levels, noise_sd = self.n_levels, self.problem.noise_sd
         if self.budget is not None:
-            n_runs = first_block(levels, noise_sd is None, FIRST_SHARE_OF_BUDGET * self.budget)
+            n_runs = decisions.first_block(levels, noise_sd is None, settings.FIRST_SHARE_OF_BUDGET * self.budget)
             too_small = 2 * n_runs > self.budget and noise_sd is not None
             return None if too_small else n_runs
         if noise_sd is not None:
-            return first_block(levels, False, FIRST_SHARE * self._runs_at_once(noise_sd))
-        wanted = FIRST_SHARE * self._runs_at_once(USUAL_NOISE * self.tolerance)
-        return first_block(levels, True, max(wanted, TO_MEASURE * sum(m - 1 for m in levels)))
+            return decisions.first_block(levels, False, settings.FIRST_SHARE * self._runs_at_once(noise_sd))
+        wanted = settings.FIRST_SHARE * self._runs_at_once(settings.USUAL_NOISE * self.tolerance)
+        return decisions.first_block(levels, True, max(wanted, settings.TO_MEASURE * sum(m - 1 for m in levels)))
 
     def _runs_at_once(self, noise_sd: float) -> float:
         """Runs of a single design that would settle everything at once, about; infinite where it overflows."""
         levels = certified_levels(self.n_levels, self.max_parents)
-        ratio = cheap_scale(levels, self.shares().selection, self.bound) * noise_sd / self.tolerance
+        ratio = decisions.cheap_scale(levels, self.shares().selection, self.bound) * noise_sd / self.tolerance
         return ratio * ratio
 
     @cached_property
@@ -222,18 +193,19 @@ class Cfs(Algorithm):
         parameters however small the noise is.
         """
         assert self.min_effect is not None  # see looks
-        if not all(1 / LARGEST_RATIO < x / noise_sd < LARGEST_RATIO for x in (self.min_effect, self.tolerance)):
+        most = settings.LARGEST_RATIO
+        if not all(1 / most < x / noise_sd < most for x in (self.min_effect, self.tolerance)):
             return None  # numbers that no experiment has
         look = self._look_over(factors, noise_sd)
-        single = (cheap_scale(at_stake, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
-        length = max(look.n_runs, LOOK_ROWS * sum(m - 1 for m, _ in factors))
+        single = (decisions.cheap_scale(at_stake, self.failure_prob, self.bound) * noise_sd / self.tolerance) ** 2
+        length = max(look.n_runs, settings.LOOK_ROWS * sum(m - 1 for m, _ in factors))
         fits = look.n_runs * self.space.n_factors <= self.most_cells
-        return look if fits and length < LOOK_PAYS * single else None
+        return look if fits and length < settings.LOOK_PAYS * single else None
 
     def _look_over(self, factors: tuple[tuple[int, bool], ...], noise_sd: float) -> Look:
         assert self.min_effect is not None  # see looks
         unknown = self.problem.noise_sd is None
-        rest = error_shares(self.failure_prob, unknown, one_shot=False, look=True).selection
+        rest = decisions.error_shares(self.failure_prob, unknown, one_shot=False, look=True).selection
         effect, ordered = self.min_effect / noise_sd, tuple(sorted(factors))
         if self.noise == "subgaussian":
             return plan_subgaussian_look(ordered, effect, rest)
@@ -254,19 +226,17 @@ class Cfs(Algorithm):
         dismissal = shares.dismissal / n_factors
         if state.rules == 1 and self.problem.noise_sd is not None:
             dismissal *= 0.1  # 0.1.0 spent the rest at the end of its first block
-        planned = state.rho / RHO_SHARE  # what rho is tuned to must not depend on outcomes
+        planned = state.rho / settings.RHO_SHARE  # what rho is tuned to must not depend on outcomes
         if self.min_effect is not None and self.problem.noise_sd is not None:
-            planned = (DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
+            planned = (settings.DISMISSED_AT * self.problem.noise_sd / self.min_effect) ** 2
         return Confidence(
             noise_sd=state.noise_sd,
-            pair_error=pair_error(
-                shares.screening,
-                self.n_levels,
-                self.looks_in(state) or (self.max_parents or n_factors) < n_factors,
+            pair_error=decisions.pair_error(
+                shares.screening, self.n_levels, self.looks_in(state) or (self.max_parents or n_factors) < n_factors
             ),
             pair_rho=state.rho,
             dismissal_error=dismissal,
-            dismissal_rho=RHO_SHARE * planned,
+            dismissal_rho=settings.RHO_SHARE * planned,
         )
 
     def most_screening(self, noise_sd: float) -> float:
@@ -274,12 +244,6 @@ class Cfs(Algorithm):
         if self.problem.tolerance is None:
             return math.inf
         return max(self._runs_at_once(noise_sd), float(self.first_screening() or 0))
-
-    def most_runs(self) -> float:
-        """Runs of the largest design that may come up, as far as is known before the first run."""
-        if self.budget is not None:
-            return float(self.budget)
-        return self.most_screening(self.problem.noise_sd or 0.0)
 
     # Asking and telling
 
@@ -348,13 +312,8 @@ class Cfs(Algorithm):
 
     def _take(self, state: CfsState, batch: Batch, y: NDArray[np.float64], design: Design) -> CfsState:
         assert batch.focus is not None  # part of every batch that is due
-        state = replace(
-            state,
-            seed=batch.focus,
-            digest=design.digest,
-            sums=state.sums.add(batch.codes, y),
-            n_runs=state.n_runs + batch.n_runs,
-        )
+        sums, n_runs = state.sums.add(batch.codes, y), state.n_runs + batch.n_runs
+        state = replace(state, seed=batch.focus, digest=design.digest, sums=sums, n_runs=n_runs)
         return state if state.sums.n_runs < design.n_runs else self._end_block(state, design, batch.focus)
 
     def _due_design(self, state: CfsState, batch: Batch) -> Design:
@@ -379,7 +338,7 @@ class Cfs(Algorithm):
         state = replace(
             state,
             evidence=evidence,
-            rho=state.rho or RHO_SHARE * float(np.median(evidence.information[evidence.information > 0])),
+            rho=state.rho or settings.RHO_SHARE * float(np.median(evidence.information[evidence.information > 0])),
             residual_square=state.residual_square + estimate.residual_square,
             residual_dof=state.residual_dof + estimate.residual_dof,
             blocks=(*state.blocks, block),
@@ -407,7 +366,7 @@ class Cfs(Algorithm):
         effects = self._fair_effects(design, estimate, before.noise_sd, seed, single=True)
         root_n = math.sqrt(design.n_runs / design.single_inflation) / before.noise_sd
         varied = tuple(before.active[k] for k in before.open_factors)
-        return after_look(state, state.look, before.open_factors, varied, effects, root_n, self.n_levels)
+        return decisions.after_look(state, state.look, before.open_factors, varied, effects, root_n, self.n_levels)
 
     def _fair_effects(
         self, design: Design, estimate: BlockEstimate, noise_sd: float, seed: int, single: bool
@@ -451,14 +410,9 @@ class Cfs(Algorithm):
         parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
         parents[list(state.parents)] = True
         closed[list(state.closed)] = True
-        return assess(
-            state.evidence.estimates,
-            self.confidence(state).radii(state.evidence.information),
-            level_mask(state.active, max(self.n_levels)),
-            parents,
-            closed,
-            self.known(state),
-        )
+        in_play = level_mask(state.active, max(self.n_levels))
+        radii = self.confidence(state).radii(state.evidence.information)
+        return assess(state.evidence.estimates, radii, in_play, parents, closed, self.known(state))
 
     def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
         """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""
@@ -499,10 +453,10 @@ class Cfs(Algorithm):
         sizes = state.open_sizes
         if self.looks_in(state) and not state.looked and state.noise_sd > 0:
             at_stake = state.at_stake(self.max_parents)
-            look = self.paying_look(look_factors(state, self.n_levels), at_stake, state.noise_sd)
+            look = self.paying_look(decisions.look_factors(state, self.n_levels), at_stake, state.noise_sd)
             if look is not None:
                 return replace(state, stage=LOOK, look=look, target=look.n_runs)
-        following = next_block(sizes, state.n_runs)
+        following = decisions.next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
             return replace(state, finished=True, certified=state.upper_loss)
@@ -511,7 +465,7 @@ class Cfs(Algorithm):
             if left is not None:
                 return replace(state, stage=SELECTION, target=float(left))
             risk, reach = self.selection_risk(state)
-            scale = scale_needed(prospect.now.at_stake, risk, self.bound, reach)
+            scale = scale_needed(now.at_stake, risk, self.bound, reach)
             target = (scale * state.noise_sd / self.tolerance) ** 2
             # noise that turned out larger than any design can answer: the verdict then certifies what it reached
             target = min(target, self.most_cells / self.space.n_factors)
@@ -520,19 +474,9 @@ class Cfs(Algorithm):
 
     def prospect(self, state: CfsState, now: Standing, following: int, left: int | None) -> Prospect:
         """What further screening could bring, the next block being of this size."""
-        risk, reach = self.selection_risk(state)
+        tolerance, risk = self.problem.tolerance, self.selection_risk(state)
         return Prospect(
-            state.evidence,
-            now,
-            self.known(state),
-            self.confidence(state),
-            state.n_runs,
-            following,
-            risk,
-            self.bound,
-            self.problem.tolerance,
-            left,
-            reach,
+            state, now, self.known(state), self.confidence(state), following, self.bound, tolerance, left, *risk
         )
 
     def screened(self, state: CfsState) -> float:
@@ -551,8 +495,7 @@ class Cfs(Algorithm):
         martingale (docs/theory, section 5). Contrasts that these rows do not determine get no evidence. The runs say
         nothing about the size of the noise here, and never enter a selection, which needs fresh runs.
 
-        >>> from levers.algorithms.base import Problem
-        >>> from levers.core.space import Space
+        >>> from levers import Problem, Space
         >>> cfs = Cfs(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
         >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
         >>> state = cfs.absorb(cfs.start(), rows, [0.0, 1.0, 5.0, 6.0], "past data")
@@ -583,14 +526,7 @@ class Cfs(Algorithm):
     # What a state says
 
     def interim(self, state: CfsState) -> Verdict | None:
-        """What could be certified if the study ended now, from the screening evidence alone; None before a block.
-
-        >>> from levers.algorithms.base import Problem
-        >>> from levers.core.space import Space
-        >>> cfs = Cfs(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
-        >>> cfs.interim(cfs.start()) is None
-        True
-        """
+        """What could be certified if the study ended now, from the screening evidence alone; None before a block."""
         if state.upper_loss is None:
             return None
         return self.verdict(replace(state, certified=self.screened(state)) if not state.finished else state)
@@ -601,13 +537,9 @@ class Cfs(Algorithm):
         assert state.noise_sd is not None  # see confidence
         bounded = state.selected or state.looked  # by more than what holds at any time
         effect = self.min_effect if state.looked or self.shares(state).dismissal else None  # if it was relied on
-        estimates, intervals = loss_intervals(
-            state.evidence,
-            state.leaders,
-            self.n_levels,
-            state.noise_sd,
-            self.failure_prob - self.shares(state).noise,
-            state.rho,
+        error = self.failure_prob - self.shares(state).noise
+        estimates, intervals = decisions.loss_intervals(
+            state.evidence, state.leaders, self.n_levels, state.noise_sd, error, state.rho
         )
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
         # without max_parents a dropped level is only sure not to be better, not to be worse
@@ -622,8 +554,8 @@ class Cfs(Algorithm):
             n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
             tolerance=state.certified,
             failure_prob=self.failure_prob,
-            guarantee=selection_guarantee(bounded, self.bound, known, self.max_parents, effect),
-            provisos=(EQUAL_GAPS,) if bounded and self.bound == "slippage" else (),
+            guarantee=decisions.selection_guarantee(bounded, self.bound, known, self.max_parents, effect),
+            provisos=(decisions.EQUAL_GAPS,) if bounded and self.bound == "slippage" else (),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
@@ -643,12 +575,6 @@ class Cfs(Algorithm):
         Likely: the cheapest plan of the lookahead, effects being as estimated. Worst case: screening up to its limit,
         then a selection among all that is in play now, with what real designs take more than ideal ones. With a noise
         that is not known yet there is no telling before the first block.
-
-        >>> from levers.algorithms.base import Problem
-        >>> from levers.core.space import Space
-        >>> cfs = Cfs(Problem(Space.sized([3, 3, 3]), 0.5, 0.1, 1.0))
-        >>> cfs.outlook(cfs.start(), 0).worst_case > 100
-        True
         """
         if state.finished or state.stage == SELECTION:
             return Outlook(0, 0)
@@ -660,11 +586,11 @@ class Cfs(Algorithm):
         block = state.target
         risk, reach = self.selection_risk(state)
         unit = (state.noise_sd / self.tolerance) ** 2
-        selecting = cheap_scale(state.at_stake(self.max_parents), risk, self.bound, reach) ** 2 * unit
+        selecting = decisions.cheap_scale(state.at_stake(self.max_parents), risk, self.bound, reach) ** 2 * unit
         screening = max(self.most_screening(state.noise_sd) - state.n_runs - block, 0.0)
-        worst_case = math.ceil(screening + longest_design(state.open_sizes, SLACK * selecting))
+        worst_case = math.ceil(screening + decisions.longest_design(state.open_sizes, settings.SLACK * selecting))
         if state.stage == LOOK:  # a look mostly leaves a factor or two
-            one_left = cheap_scale((max(state.open_sizes),), risk, self.bound, reach) ** 2 * unit
+            one_left = decisions.cheap_scale((max(state.open_sizes),), risk, self.bound, reach) ** 2 * unit
             return Outlook(min(math.ceil(one_left), worst_case), worst_case)
         if state.upper_loss is None:
             return Outlook(math.ceil(selecting), worst_case)

@@ -124,12 +124,7 @@ class CfsState:
 
 @lru_cache(maxsize=1)
 def _placed(
-    design: Design,
-    begin: int,
-    end: int,
-    active: ActiveLevels,
-    open_factors: tuple[int, ...],
-    leaders: tuple[int, ...],
+    design: Design, begin: int, end: int, active: ActiveLevels, open_factors: tuple[int, ...], leaders: tuple[int, ...]
 ) -> Codes:
     """A design's rows from one to another as level positions of all factors. Remembered, from asking to telling."""
     due = design.rows[begin:end]

@@ -6,10 +6,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import BlockRecord, Verdict
+from levers.algorithms.base import Verdict
 from levers.algorithms.cfs.settings import RULES
 from levers.algorithms.cfs.solver import Cfs
-from levers.core.designs.design import Design
 from levers.core.model.elimination import Elimination
 from levers.core.validation import check_outcomes
 from levers.errors import InvalidSettingError
@@ -35,9 +34,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     interim one, of its complete blocks.
 
     >>> import numpy as np
-    >>> from levers.algorithms.base import Problem
-    >>> from levers.algorithms.base import run_to_verdict
-    >>> from levers.core.space import Space
+    >>> from levers import Problem, Space, run_to_verdict
     >>> noise, kept = np.random.default_rng(0), []
     >>> def outcomes_of(batch):
     ...     kept.extend(batch.codes[:, 0] + noise.normal(size=batch.n_runs))
@@ -61,7 +58,10 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     for block in verdict.blocks:
         remaining = block.n_runs
         if not done:  # later designs may differ because outcomes do
-            _check_version(cfs.design(state, block.seed), state.stage, block)
+            design = cfs.design(state, block.seed)
+            like = (state.stage, design.n_runs, design.kind) == (block.stage, block.n_runs, block.design)
+            if like and design.digest != block.digest:  # the same kind and length, but other rows
+                raise InvalidSettingError(_ANOTHER_VERSION)
         while remaining > 0 and not state.finished:
             batch = cfs.batch(state, block.seed)
             if batch.n_runs > remaining:
@@ -79,13 +79,6 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         and not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
     )
     return Verification(not differences, recomputed, differences)
-
-
-def _check_version(design: Design, stage: str, block: BlockRecord) -> None:
-    """A design of the same kind and length that has other rows was made by another version."""
-    like = (stage, design.n_runs, design.kind) == (block.stage, block.n_runs, block.design)
-    if like and design.digest != block.digest:
-        raise InvalidSettingError(_ANOTHER_VERSION)
 
 
 def _same(one: Any, other: Any) -> bool:

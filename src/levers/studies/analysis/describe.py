@@ -2,53 +2,41 @@
 
 from datetime import UTC, datetime
 
-from levers.studies.events import (
-    Asked,
-    Corrected,
-    Created,
-    Decided,
-    Event,
-    Expired,
-    Failed,
-    Imported,
-    Numbers,
-    Opened,
-    Revised,
-    Told,
-)
+from levers.studies import events
+from levers.studies.events import Event, Numbers
 
 
 def words(event: Event) -> str:
     """What happened, in a few words.
 
-    >>> words(Corrected(3, 1.5, 2.5, "typo"))
+    >>> words(events.Corrected(3, 1.5, 2.5, "typo"))
     'corrected trial 3: 1.5 -> 2.5 (typo)'
     """
     match event:
-        case Created():
+        case events.Created():
             spec = event.spec
             return f"created: {several(spec.space.n_factors, 'factor', 'factors')}, {spec.goal} with {spec.algorithm}"
-        case Decided():
+        case events.Decided():
             return "decided"
-        case Opened():
+        case events.Opened():
             return f"designed {several(event.batch.n_runs, 'run', 'runs')} ({event.batch.stage})"
-        case Asked():
+        case events.Asked():
             until = "" if event.deadline is None else f" until {when(event.deadline)}"
             return f"asked {_trials(event.trials)} for {event.worker}{until}"
-        case Told():
+        case events.Told():
             if len(event.trials) == 1:
                 return f"told {_trials(event.trials)}: {event.values[0]:g}"
             return f"told {len(event.trials)} outcomes"
-        case Failed():
+        case events.Failed():
             return f"{_trials(event.trials)} failed{_because(event.reason)}"
-        case Expired():
+        case events.Expired():
             return f"the deadline of {_trials(event.trials)} passed"
-        case Corrected():
+        case events.Corrected():
             return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{_because(event.reason)}"
-        case Revised():
+        case events.Revised():
             changes = "; ".join(event.changes) or "no decision changes"
             return f"decided again from block {event.first + 1} of the design on: {changes}"
-        case Imported():
+        case events.Imported():
             return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri
 
 from levers.algorithms.base import PAST
@@ -17,6 +16,7 @@ from levers.core.merging import MAX_MERGED
 from levers.core.model.additivity import Additive, LackOfFit, even_sample, lack_of_fit
 from levers.core.model.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
 from levers.core.space import Codes
+from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState
 
 ALARM = 0.01
@@ -28,8 +28,6 @@ _CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not u
 _MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
 _MOST_BLOCKS = 100  # constants of blocks; later ones share the last
 _QQ_POINTS = 200
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,11 +41,11 @@ class Residuals:
     residuals reaches in 19 of 20 studies. `normal` and `observed` are the axes of a QQ plot.
     """
 
-    fitted: Numbers
-    residual: Numbers
-    standardised: Numbers
-    trial: Places
-    block: Places
+    fitted: Values
+    residual: Values
+    standardised: Values
+    trial: Numbers
+    block: Numbers
     stage: tuple[str, ...]
     n_runs: int
     sd: float | None
@@ -57,8 +55,8 @@ class Residuals:
     share_beyond_3: float | None
     autocorrelation: float | None
     n_outliers: int
-    normal: Numbers
-    observed: Numbers
+    normal: Values
+    observed: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +89,11 @@ class Additivity:
 @dataclass(frozen=True, eq=False, slots=True)
 class _Runs:
     codes: Codes
-    values: Numbers
-    trial: Places
-    block: Places
-    group: Places
-    told_at: Numbers
+    values: Values
+    trial: Numbers
+    block: Numbers
+    group: Numbers
+    told_at: Values
 
 
 def residuals(state: StudyState, most: int = 2000) -> Residuals:
@@ -176,7 +174,8 @@ def additivity(state: StudyState) -> Additivity:
     suspects = tuple(_suspects(model, screen, len(names), state.spec.noise_sd, level))
     worst = [*suspects, *(c for c in screen.checks[:_MOST_SUSPECTS] if c not in suspects)][:_MOST_SUSPECTS]
     cells = tuple(cell_means(model, check.first, check.second) for check in worst)
-    words = "; ".join(_words(state, model, screen, suspects, lack, level))
+    lacking = lack if lack is not None and lack.p_value < level else None
+    words = "; ".join(_words(state, model, screen, suspects, lacking))
     return Additivity(
         names, len(runs.values), lack, screen.checks, suspects, cells, noise_sd, level, words, screen.reason
     )
@@ -205,7 +204,7 @@ def _runs(state: StudyState, with_open: bool) -> _Runs:
     return _Runs(*(getattr(runs, name)[order] for name in _Runs.__slots__))
 
 
-def _points(sizes: Numbers, most: int) -> Places:
+def _points(sizes: Values, most: int) -> Numbers:
     """Which runs to draw: a tenth for the largest residuals, the rest spread evenly."""
     if len(sizes) <= most:
         return np.arange(len(sizes))
@@ -214,7 +213,7 @@ def _points(sizes: Numbers, most: int) -> Places:
     return np.sort(np.concatenate([largest, others[even_sample(len(others), most - len(largest))]]))
 
 
-def _autocorrelation(told: Numbers) -> float | None:
+def _autocorrelation(told: Values) -> float | None:
     away = told - told.mean() if len(told) else told
     square = float(away @ away)
     return float(away[1:] @ away[:-1]) / square if len(told) > 2 and square > 0 else None
@@ -254,12 +253,7 @@ def can_merge(state: StudyState, pair: PairCheck) -> bool:
 
 
 def _words(
-    state: StudyState,
-    model: Additive,
-    screen: PairScreen,
-    suspects: tuple[PairCheck, ...],
-    lack: LackOfFit | None,
-    level: float,
+    state: StudyState, model: Additive, screen: PairScreen, suspects: tuple[PairCheck, ...], lacking: LackOfFit | None
 ) -> Iterator[str]:
     factors = state.spec.merging.inner.factors
     for pair in suspects:
@@ -274,9 +268,9 @@ def _words(
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
             f"they do not; {remedy}"
         )
-    if lack is not None and lack.p_value < level and not suspects:
+    if lacking is not None and not suspects:
         yield (
-            f"the sum of single effects does not fit the runs ({_chance(lack.p_value)}), though no pair stands "
+            f"the sum of single effects does not fit the runs ({_chance(lacking.p_value)}), though no pair stands "
             "out: three or more may act together, or conditions changed"
         )
     elif screen.reason is not None:

@@ -16,16 +16,11 @@ from levers.studies.state import StudyState
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
     """The runs whose outcomes count, as level positions (of the merged space) and outcomes as told."""
-    codes, values = [], []
-    for block in state.counted:
-        done = ~np.isnan(block.values)
-        codes.append(block.batch.codes[done])
-        values.append(block.values[done])
-    for past in state.past:
-        codes.append(state.spec.merging.contract(past.codes))
-        values.append(past.values)
-    n_factors = state.spec.merging.inner.n_factors
-    return np.concatenate([np.zeros((0, n_factors), dtype=np.int16), *codes]), np.concatenate([np.zeros(0), *values])
+    merging = state.spec.merging
+    runs = [(np.zeros((0, merging.inner.n_factors), dtype=np.int16), np.zeros(0))]
+    runs += [block.told_rows() for block in state.counted]
+    runs += [(merging.contract(past.codes), past.values) for past in state.past]
+    return np.concatenate([codes for codes, _ in runs]), np.concatenate([values for _, values in runs])
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFra
     lease = pl.Series(np.maximum(table.lease[:n], 0))
     asked = np.array([lease.at for lease in state.leases] or [np.nan])
     never = table.lease[:n] < 0
-    told_at = np.where(complete, table.told_at[:n], np.nan)
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
         "block": pl.Series(block_numbers(state, np.arange(n)) if as_in_sheets else blocks + 1),
@@ -48,19 +47,15 @@ def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFra
         "outcome": pl.Series(outcome).fill_nan(None),
         "worker": workers.gather(lease).set(pl.Series(never), None),
         "asked_at": _times(np.where(never, np.nan, asked[np.maximum(table.lease[:n], 0)])),
-        "told_at": _times(told_at),
+        "told_at": _times(np.where(complete, table.told_at[:n], np.nan)),
     }
     return pl.DataFrame(columns)
 
 
 def trial_outcomes(state: StudyState, trials: Numbers) -> Values:
     """The outcomes of trials, NaN for those that have none."""
-    outcomes = np.full(len(trials), np.nan)
-    complete = state.trials.state[trials] == TrialState.COMPLETE
-    for i, block in enumerate(state.blocks):
-        here = complete & (state.trials.block[trials] == i)
-        outcomes[here] = block.values[state.trials.row[trials[here]]]
-    return outcomes
+    outcomes = np.concatenate([np.zeros(0), *(block.values for block in state.blocks)])[state.rows_of(trials)]
+    return np.where(state.trials.state[trials] == TrialState.COMPLETE, outcomes, np.nan)
 
 
 def as_pandas(frame: pl.DataFrame) -> Any:
@@ -75,11 +70,9 @@ def as_pandas(frame: pl.DataFrame) -> Any:
 def level_column(levels: tuple[Level, ...], codes: "np.ndarray[tuple[int], np.dtype[np.int16]]") -> pl.Series:
     """A factor's levels by position: as numbers when all are numbers, else as text."""
     kinds = {type(level) for level in levels}
-    if len(kinds) == 1:
-        return pl.Series(list(levels)).gather(pl.Series(codes))
-    if kinds <= {int, float}:
-        return pl.Series([float(level) for level in levels]).gather(pl.Series(codes))
-    return pl.Series([str(level) for level in levels]).gather(pl.Series(codes))
+    if len(kinds) > 1:
+        levels = tuple(map(float if kinds <= {int, float} else str, levels))
+    return pl.Series(levels).gather(pl.Series(codes))
 
 
 def _times(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> pl.Series:

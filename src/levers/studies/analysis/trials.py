@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.errors import InvalidSettingError
+from levers.studies.analysis.tables import trial_outcomes
 from levers.studies.events import Numbers
 from levers.studies.sheets.cells import level_texts
 from levers.studies.sheets.runs import block_numbers
@@ -100,25 +101,17 @@ def _sort_key(state: StudyState, sort: str, found: Numbers) -> tuple[Column, NDA
     if sort == "stage":
         stages = np.unique([block.batch.stage for block in state.blocks], return_inverse=True)[1].ravel()
         return stages[table.block[found]].astype(np.int64), none_missing
-    if sort in ("outcome", "asked_at", "told_at"):
-        values = _numbers(state, sort, found)
-        missing = np.isnan(values)
-        return np.where(missing, 0.0, values), missing
-    whole = block_numbers(state, found) if sort == "block" else table.state[found].astype(np.int64)
-    return whole, none_missing
-
-
-def _numbers(state: StudyState, sort: str, found: Numbers) -> NDArray[np.float64]:
-    table = state.trials
-    if sort == "asked_at":
-        times = np.array([*(lease.at for lease in state.leases), np.nan])
-        return times[table.lease[found]]
-    complete = table.state[found] == TrialState.COMPLETE
-    if sort == "told_at":
-        return np.where(complete, table.told_at[found], np.nan)
-    flat = np.concatenate([np.zeros(0), *(block.values for block in state.blocks)])
-    begins = np.cumsum([0, *(block.n_runs for block in state.blocks)])
-    return np.where(complete, flat[begins[table.block[found]] + table.row[found]], np.nan)
+    if sort in ("block", "state"):
+        whole = block_numbers(state, found) if sort == "block" else table.state[found].astype(np.int64)
+        return whole, none_missing
+    if sort == "outcome":
+        values = trial_outcomes(state, found)
+    elif sort == "asked_at":
+        values = np.array([*(lease.at for lease in state.leases), np.nan])[leases]
+    else:
+        values = np.where(table.state[found] == TrialState.COMPLETE, table.told_at[found], np.nan)
+    missing = np.isnan(values)
+    return np.where(missing, 0.0, values), missing
 
 
 def level_codes_of(state: StudyState, k: int) -> NDArray[np.int16]:
@@ -127,8 +120,5 @@ def level_codes_of(state: StudyState, k: int) -> NDArray[np.int16]:
     columns = [
         (merging.expand(block.batch.codes) if merging.is_merged else block.batch.codes)[:, k] for block in state.blocks
     ]
-    flat = np.concatenate([np.zeros(0, dtype=np.int16), *columns])
-    begins = np.cumsum([0, *(block.n_runs for block in state.blocks)])
-    n = state.trials.n_trials
-    found: NDArray[np.int16] = flat[begins[state.trials.block[:n]] + state.trials.row[:n]]
-    return found
+    below_each_other: NDArray[np.int16] = np.concatenate([np.zeros(0, dtype=np.int16), *columns])
+    return below_each_other[state.rows_of(np.arange(state.trials.n_trials))]

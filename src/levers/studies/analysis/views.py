@@ -155,15 +155,13 @@ def status(name: str, state: StudyState) -> Status:
 
 def _advice(state: StudyState, likely: int | None) -> str | None:
     """A word where something looks wrong that only the user can mend."""
-    if likely is None or likely <= MANY_RUNS:
-        return None
     noise_sd, tolerance = state.progress.noise_sd, state.spec.tolerance
-    if noise_sd is not None and tolerance is not None:
-        return (
-            f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
-            f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"
-        )
-    return None
+    if likely is None or likely <= MANY_RUNS or noise_sd is None or tolerance is None:
+        return None
+    return (
+        f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
+        f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"
+    )
 
 
 def certified(state: StudyState) -> Verdict | None:
@@ -195,15 +193,8 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
         merging.inner.names[i]: [merging.outer.names[k] for k in group] for i, group in enumerate(merging.groups)
     }
     parents = None if found.parents is None else tuple(name for merged in found.parents for name in members[merged])
-    return replace(
-        found,
-        assignment=merging.assignment(found.assignment.codes),
-        parents=parents,
-        effects=(),
-        intervals=(),
-        eliminations=(),
-        problem=None,
-    )
+    setting = merging.assignment(found.assignment.codes)
+    return replace(found, assignment=setting, parents=parents, effects=(), intervals=(), eliminations=(), problem=None)
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
@@ -256,9 +247,8 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
         if found is not None and found.effects:
             losses = [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
         for j, level in enumerate(factor.levels):
-            span = spans[j]
             standing = "ruled out" if (k, j) in gone else lead if j == leader else rest
-            low, high = (None, None) if span is None else span
+            low, high = spans[j] or (None, None)
             rows.append(EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j))))
     return rows
 
@@ -339,8 +329,6 @@ def evidence(state: StudyState) -> list[FactorEvidence]:
 
 
 _Found = tuple[int, int, float, float | None, float | None, float | None]  # better, worse, contrast, radius, ratio, t
-
-
 _Span = tuple[float, float] | None
 
 

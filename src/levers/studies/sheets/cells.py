@@ -205,7 +205,8 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
     texts = [(k, level) for k, level in enumerate(factor.levels) if isinstance(level, str)]
     written = {text: k for k, text in enumerate(level_texts(factor))}
     exact = {level: k for k, level in texts}
-    loose = _unambiguous([(trimmed(level), k) for k, level in texts])
+    counts = Counter(trimmed(level) for _, level in texts)
+    loose = {trimmed(level): k for k, level in texts if counts[trimmed(level)] == 1}
     booleans = {str(level).casefold(): k for k, level in enumerate(factor.levels) if isinstance(level, bool)}
     numbers = {level: k for k, level in enumerate(factor.levels) if not isinstance(level, bool | str)}
 
@@ -246,11 +247,6 @@ def _is_near(value: int | float, level: int | float) -> bool:
         return math.isclose(value, level, rel_tol=NEAR)
     except OverflowError:  # a whole number beyond what floating point holds
         return False
-
-
-def _unambiguous(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
-    counts = Counter(text for text, _ in pairs)
-    return {text: k for text, k in pairs if counts[text] == 1}
 
 
 def _readings(text: str) -> list[int | float]:
@@ -341,7 +337,8 @@ def outcome_numbers(cells: "pl.Series", *, decimal_comma: bool) -> tuple[NDArray
             faults.append(Fault(np.flatnonzero(grouped), lambda i: _grouped(texts[i])))
         if pointed.any():
             few, other = (comma, "point") if comma.sum() <= pointed.sum() else (pointed, "comma")
-            faults.append(Fault(np.flatnonzero(few), lambda i: _mixed(texts[i], other)))
+            reason = f"is ambiguous, as other rows have a decimal {other}; use one of them throughout"
+            faults.append(Fault(np.flatnonzero(few), lambda i: f"outcome {shown(texts[i])} {reason}"))
     return outcomes, faults
 
 
@@ -384,7 +381,3 @@ def _not_a_number(text: str) -> str:
 def _grouped(text: str, what: str = "outcome") -> str:
     point, whole = text.replace(",", "."), text.replace(",", "")
     return f"{what} {shown(text)} can be {point} or {whole}; write it with a decimal point or without separators"
-
-
-def _mixed(text: str, other: str) -> str:
-    return f"outcome {shown(text)} is ambiguous, as other rows have a decimal {other}; use one of them throughout"

@@ -146,13 +146,8 @@ def sheet_columns(
     state: StudyState, trials: Numbers, outcomes: Values | None = None, states: Sequence[str] | None = None
 ) -> SheetColumns:
     """The columns of a sheet of some trials."""
-    return {
-        "trials": trials,
-        "blocks": block_numbers(state, trials),
-        "codes": trial_codes(state, trials),
-        "outcomes": outcomes,
-        "states": states,
-    }
+    blocks, codes = block_numbers(state, trials), trial_codes(state, trials)
+    return SheetColumns(trials=trials, blocks=blocks, codes=codes, outcomes=outcomes, states=states)
 
 
 def trial_codes(state: StudyState, trials: Numbers) -> Codes:

@@ -194,22 +194,18 @@ def _read_plain(data: bytes, header: _Header, columns: Columns) -> Table | None:
     body = data[ends[header.row - 1] + 1 :]
     if len(rows) < len(ends) - header.row:
         body = re.sub(rb"\n{2,}", b"\n", body).lstrip(b"\n")
-    cells = {k: pl.Series([], dtype=pl.String) for k in columns.used}
+    used = list(columns.used)
+    cells = {k: pl.Series([], dtype=pl.String) for k in used}
     if len(rows):
         try:
             frame = pl.read_csv(
-                body,
-                has_header=False,
-                separator=header.delimiter,
-                quote_char=None,
-                infer_schema=False,
-                columns=list(columns.used),
+                body, has_header=False, separator=header.delimiter, quote_char=None, infer_schema=False, columns=used
             )
         except pl.exceptions.PolarsError:  # the slow way says what is wrong, and where
             return None
         if frame.height != len(rows):
             return None
-        cells = dict(zip(columns.used, frame.fill_null("").get_columns(), strict=True))
+        cells = dict(zip(used, frame.fill_null("").get_columns(), strict=True))
     return Table(rows.astype(np.int64) + 1, cells, Problems(), header.delimiter == ";")
 
 

@@ -33,7 +33,7 @@ def read_workbook(file: IO[bytes], space: Space, *, need_trials: bool) -> tuple[
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and dates that are of no interest here
             has_formulas = _check_parts(file)
-            rows = enumerate(_rows(openpyxl, file, data_only=True), 1)
+            rows = enumerate(_rows(openpyxl, file), 1)
             top, names = next(((row, cells) for row, cells in rows if "".join(cells).strip()), (0, []))
             if not top:
                 raise SheetError("its first sheet is empty; the first row must hold the names of the columns")
@@ -133,9 +133,9 @@ def _sheet_rows(openpyxl: ModuleType, file: IO[bytes], *, data_only: bool) -> It
     return rows
 
 
-def _rows(openpyxl: ModuleType, file: IO[bytes], *, data_only: bool) -> Iterator[list[str]]:
+def _rows(openpyxl: ModuleType, file: IO[bytes]) -> Iterator[list[str]]:
     n_cells = 0
-    for row in _sheet_rows(openpyxl, file, data_only=data_only):
+    for row in _sheet_rows(openpyxl, file, data_only=True):
         n_cells += len(row)  # a cell far to the right makes a row as long, at no cost to whoever sends it
         if n_cells > MAX_CELLS:
             raise SheetError(f"it has more than {MAX_CELLS:,} cells; remove what is far right, or save it as .csv")

@@ -137,10 +137,7 @@ def _delimited(rows: _Rows, delimiter: str) -> str:
 
 def _cells(rows: _Rows) -> Iterator[Sequence[Any]]:
     yield rows.header
-    cells = []
-    for factor in rows.space.factors:
-        pairs = zip(factor.levels, level_texts(factor), strict=True)
-        cells.append([_value(level, text) for level, text in pairs])
+    cells = [list(map(_value, factor.levels, level_texts(factor))) for factor in rows.space.factors]
     for i, (trial, block, outcome) in enumerate(zip(rows.trials, rows.blocks, rows.outcomes.tolist(), strict=True)):
         levels = [cells[k][code] if code != FREE else None for k, code in enumerate(rows.codes[i].tolist())]
         value = None if np.isnan(outcome) else Number(repr(outcome))

@@ -8,19 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, astuple
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Engine,
-    bindparam,
-    create_engine,
-    delete,
-    event,
-    insert,
-    make_url,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -47,20 +35,20 @@ _WAL_TRIES, _WAL_PAUSE = 50, 0.05
 """How often changing SQLite's journal mode is tried while others use the file, and seconds between tries."""
 
 # statements are built once: building one takes longer than SQLite takes to run it
-_STUDY: BindParameter[int] = bindparam("study")
+_STUDY: sa.BindParameter[int] = sa.bindparam("study")
 _AFTER = (
-    select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data)
-    .where(events.c.study_id == _STUDY, events.c.seq > bindparam("after"))
+    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data)
+    .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
-_EXISTS = select(studies.c.id).where(studies.c.id == _STUDY)
+_EXISTS = sa.select(studies.c.id).where(studies.c.id == _STUDY)
 _LOCKED = _EXISTS.with_for_update()
-_ANSWER = select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer).where(
-    answers.c.study_id == _STUDY, answers.c.key == bindparam("wanted")
+_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer).where(
+    answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
-_TOKENS = select(tokens).order_by(tokens.c.created_at, tokens.c.id)
-_TOKEN = select(tokens).where(tokens.c.id == bindparam("wanted"))
-_ADD = {"events": insert(events), "answers": insert(answers)}
+_TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
+_TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
+_ADD = {"events": sa.insert(events), "answers": sa.insert(answers)}
 
 
 class SqlStorage(Storage):
@@ -78,7 +66,7 @@ class SqlStorage(Storage):
             raise
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> sa.Engine:
         if self._process != os.getpid():
             # forked: the parent's connections are not ours to use, nor to close, so they are kept and left alone
             self._of_parent = self._opened.pool
@@ -89,7 +77,7 @@ class SqlStorage(Storage):
     def create(self, name: str, records: Sequence[Stored]) -> int:
         try:
             with self._reachable(), self._engine.begin() as connection:
-                made = connection.execute(insert(studies).values(name=name, created_at=records[0].at))
+                made = connection.execute(sa.insert(studies).values(name=name, created_at=records[0].at))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
                 _Writing(connection, study).append(records).flush()
@@ -99,11 +87,11 @@ class SqlStorage(Storage):
 
     def names(self) -> list[tuple[int, str]]:
         with self._reading() as connection:
-            return [(row.id, row.name) for row in connection.execute(select(studies).order_by(studies.c.id))]
+            return [(row.id, row.name) for row in connection.execute(sa.select(studies).order_by(studies.c.id))]
 
     def find(self, name: str) -> int:
         with self._reading() as connection:
-            found = connection.execute(select(studies.c.id).where(studies.c.name == name)).scalar()
+            found = connection.execute(sa.select(studies.c.id).where(studies.c.name == name)).scalar()
         if found is None:
             raise no_such_study(name, [known for _, known in self.names()], self.url)
         return int(found)
@@ -111,8 +99,8 @@ class SqlStorage(Storage):
     def delete(self, study: int) -> None:
         with self.writing(study) as writing:
             for table in (tokens, answers, snapshots, events):
-                writing.connection.execute(delete(table).where(table.c.study_id == study))
-            writing.connection.execute(delete(studies).where(studies.c.id == study))
+                writing.connection.execute(sa.delete(table).where(table.c.study_id == study))
+            writing.connection.execute(sa.delete(studies).where(studies.c.id == study))
 
     def read(self, study: int, after: int) -> list[Stored]:
         with self._reading() as connection:
@@ -123,7 +111,7 @@ class SqlStorage(Storage):
 
     def snapshot(self, study: int) -> tuple[int, bytes] | None:
         with self._reading() as connection:
-            query = select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
+            query = sa.select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
             row = connection.execute(query).one_or_none()
             return None if row is None else (int(row.seq), bytes(row.data))
 
@@ -149,22 +137,19 @@ class SqlStorage(Storage):
     def add_token(self, token: Token) -> None:
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
         with self._reachable(), self._engine.begin() as connection:
-            connection.execute(insert(tokens).values(row))
+            connection.execute(sa.insert(tokens).values(row))
 
     def revoke_token(self, token_id: str, at: float) -> bool:
         here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
         with self._reachable(), self._engine.begin() as connection:
-            return connection.execute(update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
+            return connection.execute(sa.update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
 
     def close(self) -> None:
         self._engine.dispose()
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with (
-            self._reachable(),
-            self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
-        ):
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection
 
     @contextmanager
@@ -180,7 +165,7 @@ class SqlStorage(Storage):
 class _Writing:
     """A study's log inside a transaction. What is added goes to the database at the end, in one statement."""
 
-    def __init__(self, connection: Connection, study: int) -> None:
+    def __init__(self, connection: sa.Connection, study: int) -> None:
         self.connection = connection
         self._study = study
         self._added: list[Stored] = []
@@ -200,8 +185,8 @@ class _Writing:
         return self
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
-        self.connection.execute(delete(snapshots).where(snapshots.c.study_id == self._study))
-        self.connection.execute(insert(snapshots).values(study_id=self._study, seq=seq, data=data))
+        self.connection.execute(sa.delete(snapshots).where(snapshots.c.study_id == self._study))
+        self.connection.execute(sa.insert(snapshots).values(study_id=self._study, seq=seq, data=data))
 
     def answer(self, key: str) -> Answer | None:
         if key in self._answered:
@@ -213,7 +198,7 @@ class _Writing:
         self._answered[answer.key] = answer
 
     def forget_answers(self, before: float) -> None:
-        self.connection.execute(delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
+        self.connection.execute(sa.delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
 
 
 def parse_url(text: str) -> URL:
@@ -224,7 +209,7 @@ def parse_url(text: str) -> URL:
     """
     examples = "sqlite:///levers.db or postgresql+psycopg://user@host/database"
     try:
-        url = make_url(text)
+        url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
         shown = re.sub(r":[^:@/]*@", ":***@", text)  # an address that is nearly right may hold a password
         raise StorageError(f"{shown!r} is not a storage; use {examples}") from None
@@ -257,17 +242,17 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL) -> Engine:
+def new_engine(url: URL) -> sa.Engine:
     """Connections to a database, as studies need them."""
     if url.get_backend_name() == "sqlite":
         assert url.database is not None  # parse_url refuses others
         here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_immediate)
+        engine = sa.create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
+        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 
@@ -290,7 +275,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA foreign_keys=ON").close()
 
 
-def _begin_immediate(connection: Connection) -> None:
+def _begin_immediate(connection: sa.Connection) -> None:
     # a transaction that begins by reading could find its snapshot too old to write: take the lock first
     if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
         connection.exec_driver_sql("BEGIN IMMEDIATE")

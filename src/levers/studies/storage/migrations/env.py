@@ -6,9 +6,6 @@ from levers.studies.storage.schema import metadata
 
 given = context.config.attributes
 context.configure(
-    connection=given["connection"],
-    target_metadata=metadata,
-    version_table=given["version_table"],
-    render_as_batch=True,
+    connection=given["connection"], target_metadata=metadata, version_table=given["version_table"], render_as_batch=True
 )
 context.run_migrations()
