@@ -229,7 +229,7 @@ def test_what_cannot_be_merged_is_refused_and_nothing_is_made(storage: str) -> N
         (("oven", "oven", ["heat", "speed"]), StudyExistsError, "oven"),
         (("oven", "b", ["heat"]), InvalidSpaceError, "two or more"),
         (("oven", "b", ["heat", "x"]), InvalidSpaceError, "x"),
-        (("modl", "b", ["heat", "speed"]), StudyError, "only cfs"),
+        (("modl", "b", ["heat", "speed"]), StudyError, "did not ask for"),
         (("joint", "b", ["speed", "heat"]), StudyError, "speed and heat are one lever already"),
         (("capped", "b", ["heat", "speed"]), StudyError, "give one for the runs from here on"),
     ):

@@ -367,7 +367,7 @@ class TestPastData:
         row: list[dict[str, Level]] = [{"heat": "mid", "speed": 1, "supplier": "A"}]
         with pytest.raises(StudyError, match="finished"):
             finish(new()).import_runs(row, [1.0], "late")
-        with pytest.raises(StudyError, match="only cfs"):
+        with pytest.raises(StudyError, match="modl cannot use runs that it did not ask for"):
             new(algorithm="modl").import_runs(row, [1.0], "x")
         with pytest.raises(TrialError, match="finite"):
             new().import_runs(row, [math.nan], "x")

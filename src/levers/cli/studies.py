@@ -151,7 +151,7 @@ def merge(
     [levers] = parse_merged(load_study(name, storage).space, factors)
     made = merge_study(name, new_name, levers, storage, budget=budget, seed=seed)
     n_past = sum(len(past.values) for past in made.state.past)
-    lever = made.spec.merging.inner.factors[made.spec.merging.column_of(levers[0])]
+    lever = made.spec.inner.factors[made.spec.merging.column_of(levers[0])]
     typer.echo(
         f"created {new_name!r} in {made.storage.url}: {lever.name} as one lever of {lever.n_levels} levels, "
         f"with {several(n_past, 'run', 'runs')} of {name!r} as evidence\n"

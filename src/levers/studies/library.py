@@ -171,8 +171,10 @@ def merge_study(
     opened = open_storage(storage)
     state = Study(name, opened, opened.find(name)).state
     old = state.spec
-    if old.algorithm != "cfs":
-        raise StudyError(f"{old.algorithm} cannot use runs that it did not ask for; only cfs can go on with them")
+    if not old.solver.absorbs_runs:
+        raise StudyError(
+            f"{old.algorithm} cannot use runs that it did not ask for, so it cannot go on with them"
+        )
     options = dict(old.options)
     if ("budget" in options) != (budget is not None):
         have = "the study has a tolerance, not a budget" if budget is not None else "the study has a budget"
@@ -181,7 +183,7 @@ def merge_study(
         options["budget"] = budget
     merged = old.merged + merged_groups(old.space, [factors])
     inner = Merging.of(old.space, old.forbidden, merged).inner
-    if inner.names == old.merging.inner.names:
+    if inner.names == old.inner.names:
         raise StudyError(f"{' and '.join(factors)} are one lever already")
     if options.get("max_parents") is not None:  # no more can matter than there are, and merging never makes it more
         options["max_parents"] = min(options["max_parents"], inner.n_factors)

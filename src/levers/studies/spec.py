@@ -5,12 +5,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Problem
 from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm, restore_algorithm
 from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
-from levers.core.space import Space
+from levers.core.space import Assignment, Codes, Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
@@ -51,7 +52,7 @@ class StudySpec:
             raise InvalidSpaceError(
                 f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
             )
-        problem = Problem(self.merging.inner, self.tolerance, self.failure_prob, self.noise_sd)
+        problem = Problem(self.inner, self.tolerance, self.failure_prob, self.noise_sd)
         solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
         if not solver.sets_every_lever:
             raise InvalidSettingError(
@@ -61,19 +62,41 @@ class StudySpec:
 
     @cached_property
     def merging(self) -> Merging:
-        """The space as the algorithm sees it."""
+        """The way between the levers and what the algorithm sees of them."""
         return Merging.of(self.space, self.forbidden, self.merged)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether some levers are studied as one."""
+        return bool(self.forbidden or self.merged)
+
+    @property
+    def inner(self) -> Space:
+        """The space as the algorithm sees it."""
+        return self.merging.inner if self.is_merged else self.space
+
+    def assignment(self, codes: ArrayLike) -> Assignment:
+        """The setting of all levers that a row of the inner space stands for."""
+        return (self.merging if self.is_merged else self.space).assignment(codes)
+
+    def expand(self, codes: Codes) -> Codes:
+        """Level positions of all levers, from rows of the inner space."""
+        return self.merging.expand(codes) if self.is_merged else codes
+
+    def contract(self, codes: Codes) -> Codes:
+        """Rows of the inner space, from level positions of all levers; -1 where a combination is forbidden."""
+        return self.merging.contract(codes) if self.is_merged else codes
 
     @cached_property
     def solver(self) -> Algorithm:
         """The algorithm, ready to be asked. Its checks were made when the study was created."""
-        parts = {"space": self.merging.inner, "tolerance": self.tolerance}
+        parts = {"space": self.inner, "tolerance": self.tolerance}
         problem = restored(Problem, {**parts, "failure_prob": self.failure_prob, "noise_sd": self.noise_sd})
         return restore_algorithm(self.algorithm, problem, self._solver_options)
 
     @property
     def _solver_options(self) -> dict[str, Any]:
-        extra = ALGORITHMS[check_known(self.algorithm)].study_options(self.merging.inner.n_factors)
+        extra = ALGORITHMS[check_known(self.algorithm)].study_options(self.inner.n_factors)
         return {**dict(self.options), **extra}
 
     @property

@@ -334,11 +334,11 @@ class Study(AnyStudy):
         rows, y = past_runs(self.space, codes, values)
         with self.writing() as transaction:
             spec = transaction.state.spec
-            if spec.algorithm != "cfs":
-                raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; only cfs can")
+            if not spec.solver.absorbs_runs:
+                raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for, as cfs can")
             if transaction.state.open_block is None:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
-            if (spec.merging.contract(rows) < 0).any():
+            if (spec.contract(rows) < 0).any():
                 raise StudyError("some of these runs are combinations that the study forbids")
             if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in transaction.state.past):
                 raise StudyError("these very runs were imported before; counting them twice would void the guarantee")

@@ -37,7 +37,7 @@ def _told(spec: StudySpec, known: Any, block: Block) -> Any:
 def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
     """What is known with some of the imports added."""
     for past in state.past[begin:end]:
-        known = _absorbed(state.spec, known, state.spec.merging.contract(past.codes), past.values, PAST)
+        known = _absorbed(state.spec, known, state.spec.contract(past.codes), past.values, PAST)
     return known
 
 
@@ -57,7 +57,7 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     for i, block in enumerate(state.blocks):
         codes, values = block.told_rows()
         if block.role != SET_ASIDE and len(values):
-            found.append(Imported(state.spec.merging.expand(codes), values, f"block {i + 1} of {name}"))
+            found.append(Imported(state.spec.expand(codes), values, f"block {i + 1} of {name}"))
     return found
 
 
@@ -134,7 +134,7 @@ def _role_again(state: StudyState, known: Any, i: int) -> str:
 
 def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
     """What is different now, in words."""
-    factors = spec.merging.inner.factors
+    factors = spec.inner.factors
     lines = []
     was, now = spec.solver.progress(before), spec.solver.progress(after)
     gone = [{(e.factor, e.level) for e in at.eliminations} for at in (was, now)]

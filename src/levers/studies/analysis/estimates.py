@@ -16,10 +16,9 @@ from levers.studies.state import StudyState
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
     """The runs whose outcomes count, as level positions (of the merged space) and outcomes as told."""
-    merging = state.spec.merging
-    runs = [(np.zeros((0, merging.inner.n_factors), dtype=np.int16), np.zeros(0))]
+    runs = [(np.zeros((0, state.spec.inner.n_factors), dtype=np.int16), np.zeros(0))]
     runs += [block.told_rows() for block in state.counted]
-    runs += [(merging.contract(past.codes), past.values) for past in state.past]
+    runs += [(state.spec.contract(past.codes), past.values) for past in state.past]
     return np.concatenate([codes for codes, _ in runs]), np.concatenate([values for _, values in runs])
 
 
@@ -36,7 +35,7 @@ class Estimates:
         codes, values = counted_runs(state)
         if not len(values):
             return cls(None, state.spec.sign)
-        moments = Moments.empty(state.spec.merging.inner.n_levels).add(codes, state.spec.sign * values)
+        moments = Moments.empty(state.spec.inner.n_levels).add(codes, state.spec.sign * values)
         return cls(Fit(moments), state.spec.sign)
 
     @cached_property

@@ -116,9 +116,6 @@ def _sort_key(state: StudyState, sort: str, found: Numbers) -> tuple[Column, NDA
 
 def level_codes_of(state: StudyState, k: int) -> NDArray[np.int16]:
     """The level position of one factor in each trial, whoever merged factors along the way."""
-    merging = state.spec.merging
-    columns = [
-        (merging.expand(block.batch.codes) if merging.is_merged else block.batch.codes)[:, k] for block in state.blocks
-    ]
+    columns = [state.spec.expand(block.batch.codes)[:, k] for block in state.blocks]
     below_each_other: NDArray[np.int16] = np.concatenate([np.zeros(0, dtype=np.int16), *columns])
     return below_each_other[state.rows_of(np.arange(state.trials.n_trials))]

@@ -109,7 +109,7 @@ def trial(state: StudyState, number: int) -> Trial:
     complete = now is TrialState.COMPLETE
     return Trial(
         number,
-        state.spec.merging.assignment(found.batch.codes[row]),
+        state.spec.assignment(found.batch.codes[row]),
         block,
         found.batch.stage,
         now,
@@ -184,7 +184,7 @@ def verdict(state: StudyState) -> Verdict | None:
         return None
     found = _final(state)
     found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=tuple(_doubts(state)))
-    return _in_outer_space(found, state.spec.merging) if state.spec.merging.is_merged else found
+    return _in_outer_space(found, state.spec.merging) if state.spec.is_merged else found
 
 
 def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
@@ -198,8 +198,8 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
-    merging = state.spec.merging
-    if merging.is_merged:
+    if state.spec.is_merged:
+        merging = state.spec.merging
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}
         for i, group in enumerate(merging.groups):
             if len(group) > 1:
@@ -239,7 +239,7 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
     leaders = estimates.leaders if found is None else found.assignment.codes
     lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
     rows = []
-    for k, factor in enumerate(state.spec.merging.inner.factors):
+    for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
         losses = estimates.losses(k, leader) or [None] * factor.n_levels
         counts = estimates.counts(k) or [0] * factor.n_levels
@@ -261,7 +261,7 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     levels = estimates.leaders if found is None else found.assignment.codes
     predicted = estimates.prediction(levels, state.spec.noise_sd, 0.05) or (None, None, None)
     within = None if found is None else found.tolerance
-    return Best(state.spec.merging.assignment(levels), within, *predicted)
+    return Best(state.spec.assignment(levels), within, *predicted)
 
 
 def forecast(state: StudyState) -> Forecast:
@@ -313,7 +313,7 @@ def evidence(state: StudyState) -> list[FactorEvidence]:
     fit = None if proven else Estimates.of(state).fit
     shown = () if found is None or found.parents is None else found.parents
     rows = []
-    for k, factor in enumerate(spec.merging.inner.factors):
+    for k, factor in enumerate(spec.inner.factors):
         best = (
             _proof(found.assignment.codes[k], found.effects[k], found.intervals[k])
             if found is not None and proven

@@ -157,7 +157,7 @@ def trial_codes(state: StudyState, trials: Numbers) -> Codes:
     for i in np.unique(blocks):
         here = blocks == i
         inner = state.blocks[i].batch.codes[state.trials.row[trials[here]]]
-        codes[here] = state.spec.merging.expand(inner)
+        codes[here] = state.spec.expand(inner)
     return codes
 
 

@@ -59,7 +59,7 @@ def report(view: StudyView) -> dict[str, Any]:
 
 def ledger(view: StudyView) -> list[Ruled]:
     """Which level was ruled out when, in the space as the algorithm sees it."""
-    factors, found = view.state.spec.merging.inner.factors, view.state.progress.eliminations
+    factors, found = view.state.spec.inner.factors, view.state.progress.eliminations
     return [Ruled(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in found][
         :MOST_LEVELS
     ]
