@@ -1,13 +1,12 @@
 """What all operations share: finding the study, doing a change once, answering, and what is said about errors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Header, Path, Query, Request, Response
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import to_json
 
 from levers.studies.study import MAX_KEY, Study
 from levers.web.api.schemas import MOST, Problem
@@ -15,7 +14,6 @@ from levers.web.security import name_of
 from levers.web.service import Limits, Service
 
 F = TypeVar("F", bound=Callable[..., Any])
-JSON = "application/json"
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
 
@@ -90,30 +88,29 @@ def page_size(request: Request, limit: int) -> int:
     return min(limit, service_of(request).limits.page_rows)
 
 
-def answer(content: BaseModel | str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A model, or JSON text, as it is: FastAPI would check it again, on another thread."""
-    text = content if isinstance(content, str) else content.model_dump_json()
-    return Response(text, status, headers, JSON)
+def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A model, a dataclass, a list of them, or JSON text, as it is: FastAPI would check it again, on another thread."""
+    return Response(_text(content), status, headers, "application/json")
 
 
-def answer_value(kind: Any, value: Any) -> Response:
-    """A study's own dataclass, or a list of them."""
-    return Response(_adapter(kind).dump_json(value), media_type=JSON)
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else to_json(content, inf_nan_mode="null").decode()
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def operation(
+    method: Callable[..., Any], path: str, name: str, summary: str, model: Any, **more: Any
+) -> Callable[[F], F]:
+    """An operation: its address, its name and title, and what it answers."""
+    decorate: Callable[[F], F] = method(path, operation_id=name, summary=summary, response_model=model, **more)
+    return decorate
 
 
 def of_study(
-    method: Callable[..., Any], where: str, operation: str, summary: str, model: Any, *errors: int, **more: Any
+    method: Callable[..., Any], where: str, name: str, summary: str, model: Any, *errors: int, **more: Any
 ) -> Callable[[F], F]:
-    """An operation on one study: where it is below the study's address, its name and title, and what it answers."""
-    more.setdefault("responses", responses(404, *errors))
+    """An operation on one study, which is at `where` below the study's address."""
     path = f"/studies/{{name}}/{where}" if where else "/studies/{name}"
-    decorate: Callable[[F], F] = method(path, operation_id=operation, summary=summary, response_model=model, **more)
-    return decorate
+    return operation(method, path, name, summary, model, **{"responses": responses(404, *errors), **more})
 
 
 def changed(
@@ -123,35 +120,27 @@ def changed(
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
     what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
-    made = once(request, study, key, what, lambda: act(study).model_dump_json())
-    return answer(made.text, headers=made.headers)
+    text, headers = once(request, study, key, what, lambda: act(study))
+    return answer(text, headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a change returned, and whether it had been made before."""
+def once(
+    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any]
+) -> tuple[str, dict[str, str]]:
+    """Make a change together with what others want of the study; with a key, only if it was not made before.
 
-    text: str
-    replayed: bool
+    Returns the text of the answer, and the headers that say whether it is an earlier one.
+    """
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What the answer says about it."""
-        return {REPLAYED: "true"} if self.replayed else {}
-
-
-def once(request: Request, study: Study, key: str | None, what: str, act: Callable[[], str]) -> Made:
-    """Make a change together with what others want of the study; with a key, only if it was not made before."""
-
-    def change() -> Made:
+    def change() -> tuple[str, dict[str, str]]:
         acted = False
 
         def acting() -> str:
             nonlocal acted
             acted = True
-            return act()
+            return _text(act())
 
         text = acting() if key is None else study.once(key, what, acting)
-        return Made(text, replayed=not acted)
+        return text, {} if acted else {REPLAYED: "true"}
 
     return service_of(request).change(study, change)
