@@ -37,8 +37,8 @@ _CREATED[201]["headers"] = {
     "Location": {"description": "Where the study is.", "schema": {"type": "string"}},
 }
 _CREATED[201]["links"] = {
-    operation: {"operationId": operation, "parameters": {"path.name": "$response.body#/name"}}
-    for operation in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
+    linked: {"operationId": linked, "parameters": {"path.name": "$response.body#/name"}}
+    for linked in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
 }
 _MADE: dict[str, Any] = {"status_code": 201, "responses": {**_CREATED, **responses(404)}}
 
