@@ -1,12 +1,12 @@
 """What all operations share: finding the study, doing a change once, answering, and what is said about errors."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Header, Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import to_json
 
 from levers.studies.study import MAX_KEY, Study
 from levers.web.api.schemas import MOST, Problem
@@ -53,18 +53,14 @@ _REPLAY = {
 }
 
 
-def responses(
-    *more: int, changes: int | None = None, only: tuple[int, ...] | None = None
-) -> dict[int | str, dict[str, Any]]:
+def responses(*more: int, changes: int | None = None, only: tuple[int, ...] = ()) -> dict[int | str, Any]:
     """The errors that an operation documents: those that all have, and some of its own.
 
     >>> sorted(responses(404))
     [401, 403, 404, 421, 422, 503]
     """
     told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
-    found: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": _WORDS[status]} for status in sorted(told)
-    }
+    found: dict[int | str, Any] = {n: {"model": Problem, "description": _WORDS[n]} for n in sorted(told)}
     if 401 in found:
         found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
     if changes is not None:
@@ -88,13 +84,24 @@ def page_size(request: Request, limit: int) -> int:
     return min(limit, service_of(request).limits.page_rows)
 
 
-def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A model, a dataclass, a list of them, or JSON text, as it is: FastAPI would check it again, on another thread."""
-    return Response(_text(content), status, headers, "application/json")
+def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None, *, kind: Any = None) -> Response:
+    """A model, a dataclass or JSON text, as it is: FastAPI would check it again, on another thread.
+
+    For a list, `kind` says of what.
+    """
+    return Response(_text(content, kind), status, headers, "application/json")
 
 
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else to_json(content, inf_nan_mode="null").decode()
+def _text(content: Any, kind: Any = None) -> str:
+    if isinstance(content, str):
+        return content
+    found: Any = kind or type(content)
+    return _adapter(found).dump_json(content).decode()
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def operation(

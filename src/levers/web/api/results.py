@@ -22,7 +22,7 @@ def status(request: Request, name: Name) -> Response:
 @of_study(router.get, "effects", "getEffects", "What each level loses", list[views.EffectRow])
 def effects(request: Request, name: Name) -> Response:
     """Against the leading level, with intervals that all hold at once."""
-    return answer(views.effects(study_of(request, name, "read").frozen()))
+    return answer(views.effects(study_of(request, name, "read").frozen()), kind=list[views.EffectRow])
 
 
 @of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
