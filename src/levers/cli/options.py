@@ -77,8 +77,7 @@ StorageOption = Annotated[
 SheetOption = Annotated[Path | None, typer.Option("--sheet", help="A .csv, .tsv or .xlsx file.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", envvar="LEVERS_URL", help="A service that keeps the study, instead of a storage."),
+    str | None, typer.Option("--url", envvar="LEVERS_URL", help="A service that keeps the study, instead of a storage.")
 ]
 TokenOption = Annotated[
     str | None,

@@ -202,8 +202,7 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
 
 @on_study()
 def export(
-    at: Reached,
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")],
+    at: Reached, output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")]
 ) -> None:
     """Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.
 

@@ -19,18 +19,7 @@ from levers.studies.events import Numbers, numbers
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet, tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.web.api.deps import (
-    Absent,
-    F,
-    Key,
-    Name,
-    answer,
-    of_study,
-    once,
-    responses,
-    service_of,
-    study_of,
-)
+from levers.web.api.deps import Absent, F, Key, Name, answer, of_study, once, responses, service_of, study_of
 from levers.web.api.runs import CorrectionsMade, Imported
 from levers.web.api.schemas import LONGEST_LEASE, MOST_ROWS
 from levers.web.api.trials import Worker
