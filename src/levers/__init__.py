@@ -47,40 +47,13 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 """The module of each public name."""
 
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Assignment",
-    "Batch",
-    "Client",
-    "Comparison",
-    "Factor",
-    "Level",
-    "LeversError",
-    "MemoryStorage",
-    "Plan",
-    "Problem",
-    "Space",
-    "Study",
-    "Trial",
-    "TrialState",
-    "Verdict",
-    "Verification",
-    "copy_study",
-    "create_study",
-    "delete_study",
-    "from_json",
-    "list_studies",
-    "load_study",
-    "make_algorithm",
-    "merge_study",
-    "optimize",
-    "plan",
-    "run_on_world",
-    "run_to_verdict",
-    "to_json",
-    "verify",
-]
+# values, algorithms, studies, and loops over them
+__all__ = ["Assignment", "Factor", "Level", "LeversError", "Space", "from_json", "to_json"]
+__all__ += ["ALGORITHMS", "Algorithm", "Batch", "Problem", "Verdict", "Verification"]
+__all__ += ["make_algorithm", "run_to_verdict", "verify"]
+__all__ += ["Client", "MemoryStorage", "Study", "Trial", "TrialState"]
+__all__ += ["copy_study", "create_study", "delete_study", "list_studies", "load_study", "merge_study"]
+__all__ += ["Comparison", "Plan", "optimize", "plan", "run_on_world"]
 
 
 def __getattr__(name: str) -> Any:

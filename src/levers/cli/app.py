@@ -76,12 +76,9 @@ def load_command(name: str) -> Any:
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    if name in WITH_NUMBERS:
-        from levers.cli.options import CommandWithNumbers
+    from levers.cli.options import CommandWithNumbers  # which every command's module has imported
 
-        single.command(name, cls=CommandWithNumbers)(found)
-    else:
-        single.command(name)(found)
+    single.command(name, cls=CommandWithNumbers if name in WITH_NUMBERS else None)(found)
     return typer.main.get_command(single)
 
 
@@ -119,12 +116,11 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
+
+
 @app.callback()
-def _root(
-    _: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+def _root(_: Version = False) -> None:
     pass
 
 
@@ -136,16 +132,13 @@ def main() -> None:
     try:
         app()
     except LeversError as error:
-        _say(str(error))
+        typer.echo(f"error: {error}", err=True)
         sys.exit(3 if isinstance(error, NotFinishedError) else 2)
     except OSError as error:  # a full disk, a file that may not be written: not a bug
-        _say((error.strerror or str(error)) + ("" if error.filename is None else f": {error.filename}"))
+        where = "" if error.filename is None else f": {error.filename}"
+        typer.echo(f"error: {error.strerror or error}{where}", err=True)
         _give_up_output()
         sys.exit(2)
-
-
-def _say(message: str) -> None:
-    typer.echo(f"error: {message}", err=True)
 
 
 def _give_up_output() -> None:

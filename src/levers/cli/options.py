@@ -76,8 +76,7 @@ StorageOption = Annotated[
 SheetOption = Annotated[Path | None, typer.Option("--sheet", help="A .csv, .tsv or .xlsx file.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", envvar="LEVERS_URL", help="A service that keeps the study, instead of a storage."),
+    str | None, typer.Option("--url", envvar="LEVERS_URL", help="A service that keeps the study, instead of a storage.")
 ]
 TokenOption = Annotated[
     str | None,
@@ -229,18 +228,9 @@ def command(*words: object) -> str:
     return shlex.join(["levers", *map(str, words)])
 
 
-def plain(value: Any) -> Any:
-    """Values that JSON can hold."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 def say_json(value: Any) -> None:
-    """Print as JSON."""
-    typer.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    """Print as JSON, dataclasses too."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False, default=dataclasses.asdict))
 
 
 def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str] = (), nothing: str = "") -> None:

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -34,11 +33,6 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=120)
 
 
-def rows_as_json(rows: Sequence[Any]) -> str:
-    """Dataclass rows as a JSON array."""
-    return json.dumps([dataclasses.asdict(row) for row in rows], indent=2)
-
-
 def rows_as_csv(rows: Sequence[Any]) -> str:
     """Dataclass rows as CSV with a header; a dataclass in a row gets a column for each of its fields."""
     flat = [_flat(dataclasses.asdict(row)) for row in rows]
@@ -63,9 +57,8 @@ def rows_as_table(rows: Sequence[Any], title: str, width: int, drop: Iterable[st
 
 def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> Table:
     """Columns of texts as a table. Nothing in them is markup: a name such as [red] is shown as it is."""
-    table = Table(
-        title=None if title is None else Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    titled = None if title is None else Text(title)
+    table = Table(title=titled, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     left = set(to_the_left)
     for name in columns:
         if name in left:
@@ -90,12 +83,8 @@ def table_width(columns: Mapping[str, Sequence[str]]) -> int:
 def print_verdict(out: Console, verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
     table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
-    for name, style in (
-        ("factor", ""),
-        ("set to", "bold"),
-        ("matters", ""),
-        ("estimated loss at the other levels", "dim"),
-    ):
+    styles = {"factor": "", "set to": "bold", "matters": "", "estimated loss at the other levels": "dim"}
+    for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
     found, any_negative = set(verdict.parents or ()), False
     for k, factor in enumerate(verdict.assignment.space.factors):

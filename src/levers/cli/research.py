@@ -1,7 +1,5 @@
 """`levers plan`, `compare`, `reproduce`, `demo`: before the first run, and on simulated worlds."""
 
-import dataclasses
-import json
 import os
 import re
 from pathlib import Path
@@ -17,15 +15,14 @@ from rich.text import Text
 from levers.algorithms.base import Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, described, make_algorithm
-from levers.cli.options import with_settings
-from levers.cli.output import Format, console, print_verdict, rows_as_csv, rows_as_json, rows_as_table
+from levers.cli.options import say_json, say_rows, with_settings
+from levers.cli.output import Format, console, print_verdict
 from levers.cli.service import import_serving, serve_storage
 from levers.core.certificates.sample_size import SCHEDULES
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
-from levers.experiments.plan import Plan
 from levers.experiments.plan import plan as make_plan
 from levers.experiments.runner import run_on_world
 from levers.progress import progress_bar
@@ -36,7 +33,6 @@ from levers.reproduction.run import reproduce as run_experiments
 from levers.reproduction.sweeps import Task
 from levers.studies.library import open_storage
 from levers.studies.settings import PLAN
-from levers.studies.study import Study
 from levers.worlds.named import factory_line
 from levers.worlds.scm import World, best_assignment, gap, true_parents
 
@@ -88,12 +84,8 @@ def plan(
         settings["noise_sd"] = None  # then it is not known
     found = make_plan(parse_levels(levels), **settings)
     if output == "json":
-        typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
-    else:
-        _print(found)
-
-
-def _print(found: Plan) -> None:
+        say_json(found)
+        return
     out = console()
     out.print(
         f"[bold]{found.n_factors} factors[/bold], within {found.tolerance:.3g} of the best with probability "
@@ -113,10 +105,9 @@ def _print(found: Plan) -> None:
     for row in found.trade_off:
         trade.add_row(f"{row.tolerance:.3g}", f"{row.runs:,}")
     out.print(trade)
-    if found.over_lower_bound is None:
-        return
-    ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
-    out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")
+    if found.over_lower_bound is not None:
+        ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
+        out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")
 
 
 def parse_range(text: str) -> tuple[int, int]:
@@ -133,14 +124,14 @@ def parse_range(text: str) -> tuple[int, int]:
 
 
 def compare(
-    factors: Annotated[int, typer.Option(help="Number of factors (K).")] = 10,
-    parents: Annotated[int, typer.Option(help="How many of them influence the outcome (P_Y).")] = 3,
+    n_factors: Annotated[int, typer.Option("--factors", help="Number of factors (K).")] = 10,
+    n_parents: Annotated[int, typer.Option("--parents", help="How many of them influence the outcome (P_Y).")] = 3,
     levels: Annotated[str, typer.Option(help="Levels per factor, a range like 3-6 or one number.")] = "3-6",
     tolerance: Annotated[float, typer.Option(help="How far from the best is good enough (eps).")] = 0.5,
     failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that (delta).")] = 0.1,
     noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
-    worlds: Annotated[int, typer.Option(help="Number of random worlds.")] = 20,
-    repeats: Annotated[int, typer.Option(help="Runs of each algorithm on each world.")] = 5,
+    n_worlds: Annotated[int, typer.Option("--worlds", help="Number of random worlds.")] = 20,
+    n_repeats: Annotated[int, typer.Option("--repeats", help="Runs of each algorithm on each world.")] = 5,
     algorithms: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(DEFAULT_ALGORITHMS),
     known_parents: Annotated[
         bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
@@ -165,37 +156,18 @@ def compare(
       levers compare --algorithms modl,successive-elimination --factors 4 --parents 2 --format csv
       levers compare --schedule proof --factors 5 --parents 2 --min-effect 0.5
     """
-    plan = Comparison(
-        n_factors=factors,
-        n_parents=parents,
-        levels=parse_range(levels),
-        tolerance=tolerance,
-        failure_prob=failure_prob,
-        noise_sd=noise_sd,
-        n_worlds=worlds,
-        n_repeats=repeats,
-        algorithms=tuple(name.strip() for name in algorithms.split(",") if name.strip()),
-        known_parents=known_parents,
-        known_min_effect=known_min_effect,
-        schedule=schedule,
-        degree=degree,
-        interaction=interaction,
-        min_effect=min_effect,
-        max_in_degree=None if max_in_degree < 0 else max_in_degree,
-        seed=seed,
-    )
+    given = {name: value for name, value in locals().items() if name not in ("workers", "output")}
+    given["levels"] = parse_range(levels)
+    given["algorithms"] = tuple(name.strip() for name in algorithms.split(",") if name.strip())
+    given["max_in_degree"] = None if max_in_degree < 0 else max_in_degree
+    plan = Comparison(**given)
     records = []
     with progress_bar("studies", len(plan.tasks()) * len(plan.algorithms)) as advance:
         for batch in run_tasks(plan, workers or os.cpu_count() or 1):
             records += batch
-            advance(len(batch), f"world {batch[0].world + 1} of {worlds}")
-    summaries = summarise(plan.algorithms, records)
-    if output is Format.table:
-        out = console()
-        title = f"{factors} factors, {parents} parents, {worlds} worlds x {repeats}"
-        out.print(rows_as_table(summaries, title, out.width))
-    else:
-        typer.echo(rows_as_json(summaries) if output is Format.json else rows_as_csv(summaries))
+            advance(len(batch), f"world {batch[0].world + 1} of {n_worlds}")
+    title = f"{n_factors} factors, {n_parents} parents, {n_worlds} worlds x {n_repeats}"
+    say_rows(summarise(plan.algorithms, records), output, title)
 
 
 def reproduce(
@@ -244,14 +216,11 @@ def reproduce(
     out.print(Text(f"\n{found.runs.height:,} runs of studies in {found.seconds:.0f} s; report: {report}"))
 
 
-DEMO_STORAGE = "sqlite:///levers-demo.db"
-
-
 def demo(
     algorithm: Annotated[str, typer.Option(help="Which algorithm runs the study.")] = DEFAULT_ALGORITHM,
     seed: Annotated[int, typer.Option(help="Same seed, same study.")] = 0,
     serve: Annotated[bool, typer.Option("--serve", help="Keep the study, and show it in a browser.")] = False,
-    storage: Annotated[str, typer.Option(help="Where --serve keeps it.")] = DEMO_STORAGE,
+    storage: Annotated[str, typer.Option(help="Where --serve keeps it.")] = "sqlite:///levers-demo.db",
     port: Annotated[int, typer.Option(help="Where --serve listens; 0 takes a free port.")] = 8080,
 ) -> None:
     """Study a simulated injection-moulding line with 12 levers, from start to verdict.
@@ -274,19 +243,15 @@ def demo(
         f"with probability {1 - FAILURE_PROB:.0%}.\nEvery run costs money, and its result is noisy (sd 1 point).\n"
     )
     study = new_demo(open_storage(storage if serve else None), seed=seed, algorithm=algorithm)
-    verdict = _run(study, seed)
+    with progress_bar("runs on the line", None) as advance:
+        run_demo(study, Line(seed), advance)
+    verdict = study.verdict()
     print_verdict(out, verdict)
     _report(out, world, verdict, problem, seed)
     if serve:
         out.print(f"\n[bold]The study[/bold] {study.name!r} is in {study.storage.url}", highlight=False)
         address = import_serving().Address(port=port)
         serve_storage(study.storage, address, page=f"/studies/{quote(study.name, safe='')}")
-
-
-def _run(study: Study, seed: int) -> Verdict:
-    with progress_bar("runs on the line", None) as advance:
-        run_demo(study, Line(seed), advance)
-    return study.verdict()
 
 
 def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed: int) -> None:

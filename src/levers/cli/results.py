@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levers.algorithms.base import PAST, Verdict
-from levers.cli.options import FormatOption, Reached, on_study, plain, say_json, say_rows
+from levers.algorithms.base import PAST
+from levers.cli.options import FormatOption, Reached, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, level_text, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
@@ -30,7 +30,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     study = at.study
     found, best = study.status(), study.best()
     if output is Format.json:
-        say_json({**plain(found), "best": None if best is None else {**plain(best), "params": dict(best.params)}})
+        leading = None if best is None else {**dataclasses.asdict(best), "params": dict(best.params)}
+        say_json({**dataclasses.asdict(found), "best": leading})
         return
     if output is Format.csv:
         say_rows([found], output, "")
@@ -105,36 +106,20 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     found, best = study.verdict(), study.best()
     params = best.params if best is not None else found.assignment
     if output is Format.table:
-        _print_verdict(found, params)
+        print_verdict(console(), found)
+        typer.echo(f"Set {_settings(params)}.")
+        sure = f"with probability at least {1 - found.failure_prob:.0%}"
+        typer.echo(f"Within {found.tolerance:.3g} of the best {sure}: {found.statement}.")
+        stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
+        past = dict(found.runs_by_stage).get(PAST, 0)
+        typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
     else:
-        say_json(
-            {
-                "assignment": dict(params),
-                "tolerance": found.tolerance,
-                "failure_prob": found.failure_prob,
-                "guarantee": found.statement,
-                "certificate": found.certificate,
-                "noise": found.noise,
-                "goal": found.goal,
-                "algorithm": found.algorithm,
-                "parents": found.parents,
-                "n_runs": found.n_runs,
-                "runs_by_stage": dict(found.runs_by_stage),
-                "effects": study.effects(),
-            }
+        own = {"assignment": dict(params), "guarantee": found.statement, "runs_by_stage": dict(found.runs_by_stage)}
+        names = (
+            "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage"
         )
-
-
-def _print_verdict(found: Verdict, params: Mapping[str, Level]) -> None:
-    print_verdict(console(), found)
-    typer.echo(f"Set {_settings(params)}.")
-    typer.echo(
-        f"Within {found.tolerance:.3g} of the best with probability at least {1 - found.failure_prob:.0%}: "
-        f"{found.statement}."
-    )
-    stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
-    past = dict(found.runs_by_stage).get(PAST, 0)
-    typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
+        said = {name: own.get(name, getattr(found, name)) for name in names.split()}
+        say_json({**said, "effects": study.effects()})
 
 
 def _say_effects(rows: list[EffectRow], output: Format) -> None:
@@ -217,8 +202,7 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
 
 @on_study()
 def export(
-    at: Reached,
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")],
+    at: Reached, output: Annotated[Path, typer.Option("-o", "--output", help="A .csv, .xlsx, .parquet or .json file.")]
 ) -> None:
     """Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.
 

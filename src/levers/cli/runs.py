@@ -68,13 +68,11 @@ def _show(study: AnyStudy, due: list[Trial], output: Format) -> None:
     size = study.spec.block_size
     blocks = [1 + (trial.block if size is None else trial.number // size) for trial in due]
     if output is Format.json:
-        rows = zip(due, blocks, strict=True)
-        say_json(
-            [
-                {"trial": t.number, "block": block, "state": t.state.name, **t.params, "outcome": t.value}
-                for t, block in rows
-            ]
-        )
+        rows = [
+            {"trial": trial.number, "block": block, "state": trial.state.name, **trial.params, "outcome": trial.value}
+            for trial, block in zip(due, blocks, strict=True)
+        ]
+        say_json(rows)
     elif due:
         from levers.studies.sheets.write import sheet_text
 

@@ -22,15 +22,11 @@ from levers.studies.storage.base import Storage
 from levers.studies.tokens import create_token, revoke_token
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+_STORAGE = "sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."
 
 
 def dashboard(
-    url: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="STORAGE", help="sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."
-        ),
-    ] = None,
+    url: Annotated[str | None, typer.Argument(metavar="STORAGE", help=_STORAGE)] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; only a loopback one works without a token.")] = (
         "127.0.0.1"
     ),
@@ -92,13 +88,9 @@ def import_serving() -> ModuleType:
     return server
 
 
-storage_app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Look after a storage.", rich_markup_mode=None
-)
-Url = Annotated[
-    str | None,
-    typer.Argument(metavar="URL", help="sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."),
-]
+_GROUP: dict[str, Any] = {"add_completion": False, "no_args_is_help": True, "rich_markup_mode": None}
+storage_app = typer.Typer(help="Look after a storage.", **_GROUP)
+token_app = typer.Typer(help="Tokens for the service.", **_GROUP)
 
 
 @storage_app.callback()
@@ -107,7 +99,7 @@ def _storage() -> None:
 
 
 @storage_app.command()
-def upgrade(url: Url = None) -> None:
+def upgrade(url: Annotated[str | None, typer.Argument(metavar="URL", help=_STORAGE)] = None) -> None:
     """Bring a storage of an older version to this one's schema. Make a copy first, as with any upgrade.
 
     \b
@@ -117,16 +109,16 @@ def upgrade(url: Url = None) -> None:
     from levers.studies.storage.sql import upgrade_storage
 
     storage = url or default_storage()
-    path = missing_file(storage)
-    if path is not None:
-        raise StorageError(f"there is no storage to upgrade: {path} does not exist here")
+    _check_there(storage, "there is no storage to upgrade")
     before, after = upgrade_storage(storage)
     typer.echo(f"schema {before or 'none'} -> {after}" if before != after else f"schema {after}: nothing to do")
 
 
-token_app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Tokens for the service.", rich_markup_mode=None
-)
+def _check_there(storage: str, otherwise: str) -> None:
+    """Looking into a storage does not make a file."""
+    path = missing_file(storage)
+    if path is not None:
+        raise StorageError(f"{otherwise}: {path} does not exist here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +166,13 @@ def list_tokens(storage: StorageOption = DEFAULT, output: FormatOption = Format.
     Example:
       levers token list --format json
     """
-    opened = _existing(storage)
-    names = dict(opened.names())
-    rows = [
-        TokenRow(
-            token.id,
-            token.role,
-            "" if token.study is None else names.get(token.study, "?"),
-            token.note,
-            when(token.created_at),
-            "" if token.revoked_at is None else when(token.revoked_at),
-        )
-        for token in opened.tokens()
-    ]
+    _check_there(storage, "there are no tokens")
+    opened = open_storage(storage)
+    names, rows = dict(opened.names()), []
+    for token in opened.tokens():
+        study = "" if token.study is None else names.get(token.study, "?")
+        revoked = "" if token.revoked_at is None else when(token.revoked_at)
+        rows.append(TokenRow(token.id, token.role, study, token.note, when(token.created_at), revoked))
     say_rows(rows, output, "Tokens", ("note", "created"), "there are no tokens; `levers token create` makes one")
 
 
@@ -201,13 +187,6 @@ def revoke(
     Example:
       levers token revoke 5f0c22d0a1b3
     """
-    revoke_token(_existing(storage), token_id)
+    _check_there(storage, "there are no tokens")
+    revoke_token(open_storage(storage), token_id)
     typer.echo(f"revoked {token_id}")
-
-
-def _existing(storage: str) -> Storage:
-    """A storage that is there; looking for tokens does not make a file."""
-    path = missing_file(storage)
-    if path is not None:
-        raise StorageError(f"there are no tokens: {path} does not exist here")
-    return open_storage(storage)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
@@ -52,16 +52,9 @@ def create(
         raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
     given = read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
     levers = given.space
-    forbidden = [one for text in forbid or [] for one in parse_forbidden(levers, text)]
-    merged = [one for text in merge or [] for one in parse_merged(levers, text)]
-    study = create_study(
-        name,
-        levers,
-        forbidden=[*given.forbidden, *forbidden],
-        merged=[*given.merged, *merged],
-        storage=storage,
-        **settings,
-    )
+    forbidden = [*given.forbidden, *(one for text in forbid or [] for one in parse_forbidden(levers, text))]
+    merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
+    study = create_study(name, levers, forbidden=forbidden, merged=merged, storage=storage, **settings)
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
         f"{study.forecast()}\n"
@@ -72,9 +65,6 @@ def create(
 @dataclass(frozen=True, slots=True)
 class StudyRow:
     """A study in a list."""
-
-    drop: ClassVar[tuple[str, ...]] = ("updated", "goal", "algorithm", "n_factors", "to_go", "n_complete", "state")
-    """Columns that a narrow screen goes without, the least important first."""
 
     name: str
     state: str
@@ -112,8 +102,9 @@ def studies(
     else:
         names = [] if missing_file(storage) else list_studies(storage)
         found = [load_study(name, storage).status() for name in names]
+    drop = ("updated", "goal", "algorithm", "n_factors", "to_go", "n_complete", "state")  # the least important first
     nothing = "there are no studies here yet; `levers create` makes one"
-    say_rows([StudyRow.of(one) for one in found], output, "Studies", StudyRow.drop, nothing)
+    say_rows([StudyRow.of(one) for one in found], output, "Studies", drop, nothing)
 
 
 def copy(
@@ -147,8 +138,7 @@ def merge(
     Example:
       levers merge oven oven-2 heat,speed
     """
-    check_exists(name, storage)
-    [levers] = parse_merged(load_study(name, storage).space, factors)
+    [levers] = parse_merged(open_study(name, storage).space, factors)
     made = merge_study(name, new_name, levers, storage, budget=budget, seed=seed)
     n_past = sum(len(past.values) for past in made.state.past)
     lever = made.spec.inner.factors[made.spec.merging.column_of(levers[0])]

@@ -1,15 +1,13 @@
 """A service of studies, from Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
-from levers.client import study
-from levers.client.study import RemoteStudy, study_path
+from levers.client.study import RemoteStudy, built, status, study_path
 from levers.client.transport import Transport
 from levers.core.space import Level, Space
 from levers.errors import NoSuchStudyError
-from levers.experiments.plan import Plan
+from levers.experiments.plan import Plan, TradeOff
 from levers.studies.analysis.views import Status
 from levers.studies.settings import CREATE, PLAN, settings_of
 
@@ -34,9 +32,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -45,12 +41,7 @@ class Client:
 
     def studies(self) -> list[Status]:
         """Where each study stands, oldest first: those that the token opens."""
-        found: list[Status] = []
-        while True:
-            page = self._transport.get_json("/studies", offset=len(found))
-            found += [study.status(one) for one in page["items"]]
-            if not page["items"] or len(found) >= page["total"]:
-                return found
+        return [status(one) for one in self._transport.pages("/studies")]
 
     def create_study(
         self,
@@ -81,7 +72,7 @@ class Client:
             "merged": [list(names) for names in merged],
             "options": options,
         }
-        return RemoteStudy(self._transport.change("/studies", body)["name"], self._transport)
+        return self._made("/studies", body)
 
     def load_study(self, name: str) -> RemoteStudy:
         """A study that exists."""
@@ -95,16 +86,17 @@ class Client:
 
     def copy_study(self, name: str, new_name: str) -> RemoteStudy:
         """Copy a study with its whole log, under another name."""
-        made = self._transport.change(f"{study_path(name)}/copy", {"name": new_name})
-        return RemoteStudy(made["name"], self._transport)
+        return self._made(f"{study_path(name)}/copy", {"name": new_name})
 
     def merge_study(
         self, name: str, new_name: str, factors: Sequence[str], *, budget: int | None = None, seed: int | None = None
     ) -> RemoteStudy:
         """Begin a study there in which some levers of another are studied as one; see `levers.merge_study`."""
         body = {"name": new_name, "factors": list(factors), "budget": budget, "seed": seed}
-        made = self._transport.change(f"{study_path(name)}/merge", body)
-        return RemoteStudy(made["name"], self._transport)
+        return self._made(f"{study_path(name)}/merge", body)
+
+    def _made(self, path: str, body: Mapping[str, Any]) -> RemoteStudy:
+        return self.study(self._transport.change(path, body)["name"])
 
     def delete_study(self, name: str) -> None:
         """Remove a study and everything that was told to it. There is no way back."""
@@ -131,7 +123,8 @@ class Client:
         given = locals()
         body = {setting.name: given[setting.name] for setting in settings_of(PLAN)}
         body["factors"] = list(space) if isinstance(space, Sequence) else _factors(space)
-        return study.plan(self._transport.change("/plan", body))
+        found = self._transport.change("/plan", body)
+        return built(Plan, found, trade_off=tuple(built(TradeOff, one) for one in found["trade_off"]))
 
 
 def _factors(space: Space | Mapping[str, Sequence[Level]]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import dataclasses
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -19,7 +19,6 @@ from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Factor, Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import NoSuchTrialError, SheetError, StorageError
-from levers.experiments.plan import Plan, TradeOff
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.files import target_of, whole_file
@@ -38,10 +37,10 @@ FileName: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")
 
 
-def made(kind: type[T], data: Mapping[str, Any], **more: Any) -> T:
+def built(kind: type[T], data: Mapping[str, Any], **more: Any) -> T:
     """A dataclass from its fields. A newer service may send more than is known here.
 
-    >>> made(Forecast, {"now": 3, "likely": None, "worst_case": 9, "new": 1})
+    >>> built(Forecast, {"now": 3, "likely": None, "worst_case": 9, "new": 1})
     Forecast(now=3, likely=None, worst_case=9)
     """
     names = [field.name for field in dataclasses.fields(kind) if field.name not in more]  # type: ignore[arg-type]
@@ -55,7 +54,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
     """What a study is asked to find."""
     space = Space([Factor(factor["name"], factor["levels"]) for factor in data["factors"]])
     given = {
-        **{key: value for key, value in data.items() if key not in ("name", "factors")},
+        **data,
         "space": space,
         "options": tuple(sorted(data["options"].items())),
         "forbidden": forbidden_combinations(space, data["forbidden"]),
@@ -65,36 +64,13 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
     return restored(StudySpec, {key: value for key, value in given.items() if key in known})  # the service checked it
 
 
-def trial(space: Space, data: Mapping[str, Any]) -> Trial:
-    """One trial."""
-    return made(
-        Trial,
-        data,
-        number=data["trial"],
-        params=space.encode(data["params"]),
-        block=data["block"] - 1,
-        state=TrialState[data["state"]],
-    )
-
-
 def status(data: Mapping[str, Any]) -> Status:
     """Where a study stands."""
-    return made(Status, data, to_go=made(Forecast, data["to_go"]))
+    return built(Status, data, to_go=built(Forecast, data["to_go"]))
 
 
-def best(space: Space, data: Mapping[str, Any]) -> Best | None:
-    """The setting that the estimates favour."""
-    return None if data["params"] is None else made(Best, data, params=space.encode(data["params"]))
-
-
-def correction(data: Mapping[str, Any]) -> Correction:
-    """A corrected outcome."""
-    return made(Correction, data, changes=tuple(data["changes"]))
-
-
-def plan(data: Mapping[str, Any]) -> Plan:
-    """How many runs a study takes."""
-    return made(Plan, data, trade_off=tuple(made(TradeOff, one) for one in data["trade_off"]))
+def _corrections(data: Mapping[str, Any]) -> list[Correction]:
+    return [built(Correction, one, changes=tuple(one["changes"])) for one in data["corrections"]]
 
 
 _TYPES = {
@@ -147,7 +123,7 @@ class RemoteStudy(AnyStudy):
     @property
     def state(self) -> StudyState:
         """The state as of now, worked out here from the study's events: read it, do not change it."""
-        for one in self._pages("events", self._state.seq):
+        for one in self._transport.pages(f"{self._path}/events", self._state.seq, 1000):
             event: Any = from_json(one["data"], object)
             self._state.apply(Record(one["seq"], one["at"], one["who"], event))
         return self._state
@@ -158,7 +134,7 @@ class RemoteStudy(AnyStudy):
 
     def trial(self, number: int) -> Trial:
         """One trial."""
-        return trial(self.space, self._get(f"trials/{_known(number)}"))
+        return self._trial(self._get(f"trials/{_known(number)}"))
 
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that were handed out and not told, all of them or one worker's."""
@@ -170,15 +146,16 @@ class RemoteStudy(AnyStudy):
 
     def effects(self) -> list[EffectRow]:
         """What each level loses against the leading one, with intervals that all hold at once."""
-        return [made(EffectRow, row) for row in self._get("effects")]
+        return [built(EffectRow, row) for row in self._get("effects")]
 
     def forecast(self) -> Forecast:
         """How many runs are still to go."""
-        return made(Forecast, self._get("forecast"))
+        return built(Forecast, self._get("forecast"))
 
     def best(self) -> Best | None:
         """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
-        return best(self.space, self._get("best"))
+        found = self._get("best")
+        return None if found["params"] is None else built(Best, found, params=self.space.encode(found["params"]))
 
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
@@ -186,11 +163,11 @@ class RemoteStudy(AnyStudy):
 
     def corrections(self) -> list[Correction]:
         """Outcomes that were corrected, oldest first."""
-        return [correction(one) for one in self._get("corrections")["corrections"]]
+        return _corrections(self._get("corrections"))
 
     def log(self) -> list[LogEntry]:
         """Everything that happened, oldest first."""
-        return [made(LogEntry, one) for one in self._pages("log")]
+        return [built(LogEntry, one) for one in self._transport.pages(f"{self._path}/log", limit=1000)]
 
     def export(self, path: FileName) -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
@@ -231,7 +208,7 @@ class RemoteStudy(AnyStudy):
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
         sent = [{"trial": _known(t), "value": y} for t, y in wanted]
-        return [correction(one) for one in self._change("correct", outcomes=sent, reason=reason)["corrections"]]
+        return _corrections(self._change("correct", outcomes=sent, reason=reason))
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; see `Study.import_runs` for what they must be."""
@@ -255,12 +232,11 @@ class RemoteStudy(AnyStudy):
         """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
         from levers.studies.sheets.runs import SheetReport
 
-        return made(SheetReport, self._upload("PUT", "sheet", path))
+        return built(SheetReport, self._upload("PUT", "sheet", path))
 
     def correct_sheet(self, path: FileName, reason: str) -> list[Correction]:
         """Correct the outcomes that are another in a sheet than was told."""
-        made = self._upload("POST", "sheet/corrections", path, reason=reason)
-        return [correction(one) for one in made["corrections"]]
+        return _corrections(self._upload("POST", "sheet/corrections", path, reason=reason))
 
     def import_sheet(self, path: FileName, note: str) -> int:
         """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
@@ -269,17 +245,12 @@ class RemoteStudy(AnyStudy):
     def _get(self, what: str, **params: Any) -> Any:
         return self._transport.get_json(f"{self._path}/{what}", **params)
 
-    def _pages(self, what: str, offset: int = 0) -> Iterator[Any]:
-        """All items of something that comes page by page."""
-        while True:
-            page = self._get(what, offset=offset, limit=1000)
-            yield from page["items"]
-            offset += len(page["items"])
-            if not page["items"] or offset >= page["total"]:
-                return
+    def _trial(self, data: Mapping[str, Any]) -> Trial:
+        own = {"number": data["trial"], "block": data["block"] - 1, "state": TrialState[data["state"]]}
+        return built(Trial, data, params=self.space.encode(data["params"]), **own)
 
     def _trials(self, data: Any) -> list[Trial]:
-        return [trial(self.space, one) for one in data["trials"]]
+        return [self._trial(one) for one in data["trials"]]
 
     def _change(self, verb: str, **body: Any) -> Any:
         return self._transport.change(f"{self._path}/{verb}", body)

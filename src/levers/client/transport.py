@@ -6,7 +6,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -46,24 +46,31 @@ class Transport:
 
     def get(self, path: str, **params: Any) -> "httpx.Response":
         """Read something."""
-        return self._send("GET", path, {"params": _given(params)})
+        return self._send("GET", path, params)
 
     def get_json(self, path: str, **params: Any) -> Any:
         """Read something that is JSON."""
         return self.get(path, **params).json()
 
+    def pages(self, path: str, offset: int = 0, limit: int | None = None) -> Iterator[Any]:
+        """All items of something that comes page by page, so many at a time."""
+        while True:
+            page = self.get_json(path, offset=offset, limit=limit)
+            yield from page["items"]
+            offset += len(page["items"])
+            if not page["items"] or offset >= page["total"]:
+                return
+
     def change(self, path: str, body: Mapping[str, Any]) -> Any:
         """Change something, once."""
-        content = json.dumps(body, default=_plain).encode()
-        headers = {"content-type": "application/json", "idempotency-key": uuid.uuid4().hex}
-        return self._send("POST", path, {"content": content, "headers": headers}).json()
+        return self.send("POST", path, json.dumps(body, default=_plain).encode(), "application/json").json()
 
     def send(
         self, method: str, path: str, content: bytes | None = None, kind: str = "", **params: Any
     ) -> "httpx.Response":
         """Change something, once, with whatever body and answer."""
         headers = {"idempotency-key": uuid.uuid4().hex} | ({"content-type": kind} if kind else {})
-        return self._send(method, path, {"content": content, "headers": headers, "params": _given(params)})
+        return self._send(method, path, params, content=content, headers=headers)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -91,7 +98,8 @@ class Transport:
         )
         return found
 
-    def _send(self, method: str, path: str, more: dict[str, Any]) -> "httpx.Response":
+    def _send(self, method: str, path: str, params: Mapping[str, Any], **more: Any) -> "httpx.Response":
+        more["params"] = {name: value for name, value in params.items() if value is not None}
         unanswered = _httpx().TransportError
         until, pause, said = time.monotonic() + self._patience, _SHORTEST_WAIT, False
         while True:
@@ -119,10 +127,8 @@ def _fail(response: "httpx.Response") -> NoReturn:
     """Raise what the service raised."""
     try:
         found = response.json()["error"]
-        kind, message = str(found["kind"]), str(found["message"])
-        error = error_of(kind, response.status_code)(
-            message, field=found.get("field"), problems=found.get("problems", ())
-        )
+        kind = error_of(str(found["kind"]), response.status_code)
+        error = kind(str(found["message"]), field=found.get("field"), problems=found.get("problems", ()))
         if isinstance(error, SheetError):
             error.rows = tuple((int(row), str(why)) for row, why in found.get("rows", ()))
             error.n_wrong = int(found.get("n_wrong", 0))
@@ -159,10 +165,6 @@ def _checked_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise InvalidSettingError(f"the address of a service looks like http://127.0.0.1:8080, not {url!r}")
     return url.rstrip("/")
-
-
-def _given(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if value is not None}
 
 
 def _plain(value: object) -> object:

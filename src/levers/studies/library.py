@@ -172,9 +172,7 @@ def merge_study(
     state = Study(name, opened, opened.find(name)).state
     old = state.spec
     if not old.solver.absorbs_runs:
-        raise StudyError(
-            f"{old.algorithm} cannot use runs that it did not ask for, so it cannot go on with them"
-        )
+        raise StudyError(f"{old.algorithm} cannot use runs that it did not ask for, so it cannot go on with them")
     options = dict(old.options)
     if ("budget" in options) != (budget is not None):
         have = "the study has a tolerance, not a budget" if budget is not None else "the study has a budget"

@@ -1,7 +1,6 @@
 """What all operations share: finding the study, doing a change once, answering, and what is said about errors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +14,6 @@ from levers.web.security import name_of
 from levers.web.service import Limits, Service
 
 F = TypeVar("F", bound=Callable[..., Any])
-JSON = "application/json"
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
 
@@ -55,18 +53,14 @@ _REPLAY = {
 }
 
 
-def responses(
-    *more: int, changes: int | None = None, only: tuple[int, ...] | None = None
-) -> dict[int | str, dict[str, Any]]:
+def responses(*more: int, changes: int | None = None, only: tuple[int, ...] = ()) -> dict[int | str, Any]:
     """The errors that an operation documents: those that all have, and some of its own.
 
     >>> sorted(responses(404))
     [401, 403, 404, 421, 422, 503]
     """
     told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
-    found: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": _WORDS[status]} for status in sorted(told)
-    }
+    found: dict[int | str, Any] = {n: {"model": Problem, "description": _WORDS[n]} for n in sorted(told)}
     if 401 in found:
         found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
     if changes is not None:
@@ -90,15 +84,19 @@ def page_size(request: Request, limit: int) -> int:
     return min(limit, service_of(request).limits.page_rows)
 
 
-def answer(content: BaseModel | str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A model, or JSON text, as it is: FastAPI would check it again, on another thread."""
-    text = content if isinstance(content, str) else content.model_dump_json()
-    return Response(text, status, headers, JSON)
+def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None, *, kind: Any = None) -> Response:
+    """A model, a dataclass or JSON text, as it is: FastAPI would check it again, on another thread.
+
+    For a list, `kind` says of what.
+    """
+    return Response(_text(content, kind), status, headers, "application/json")
 
 
-def answer_value(kind: Any, value: Any) -> Response:
-    """A study's own dataclass, or a list of them."""
-    return Response(_adapter(kind).dump_json(value), media_type=JSON)
+def _text(content: Any, kind: Any = None) -> str:
+    if isinstance(content, str):
+        return content
+    found: Any = kind or type(content)
+    return _adapter(found).dump_json(content).decode()
 
 
 @cache
@@ -106,14 +104,20 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def of_study(
-    method: Callable[..., Any], where: str, operation: str, summary: str, model: Any, *errors: int, **more: Any
+def operation(
+    method: Callable[..., Any], path: str, name: str, summary: str, model: Any, **more: Any
 ) -> Callable[[F], F]:
-    """An operation on one study: where it is below the study's address, its name and title, and what it answers."""
-    more.setdefault("responses", responses(404, *errors))
-    path = f"/studies/{{name}}/{where}" if where else "/studies/{name}"
-    decorate: Callable[[F], F] = method(path, operation_id=operation, summary=summary, response_model=model, **more)
+    """An operation: its address, its name and title, and what it answers."""
+    decorate: Callable[[F], F] = method(path, operation_id=name, summary=summary, response_model=model, **more)
     return decorate
+
+
+def of_study(
+    method: Callable[..., Any], where: str, name: str, summary: str, model: Any, *errors: int, **more: Any
+) -> Callable[[F], F]:
+    """An operation on one study, which is at `where` below the study's address."""
+    path = f"/studies/{{name}}/{where}" if where else "/studies/{name}"
+    return operation(method, path, name, summary, model, **{"responses": responses(404, *errors), **more})
 
 
 def changed(
@@ -123,35 +127,27 @@ def changed(
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
     what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
-    made = once(request, study, key, what, lambda: act(study).model_dump_json())
-    return answer(made.text, headers=made.headers)
+    text, headers = once(request, study, key, what, lambda: act(study))
+    return answer(text, headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a change returned, and whether it had been made before."""
+def once(
+    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any]
+) -> tuple[str, dict[str, str]]:
+    """Make a change together with what others want of the study; with a key, only if it was not made before.
 
-    text: str
-    replayed: bool
+    Returns the text of the answer, and the headers that say whether it is an earlier one.
+    """
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What the answer says about it."""
-        return {REPLAYED: "true"} if self.replayed else {}
-
-
-def once(request: Request, study: Study, key: str | None, what: str, act: Callable[[], str]) -> Made:
-    """Make a change together with what others want of the study; with a key, only if it was not made before."""
-
-    def change() -> Made:
+    def change() -> tuple[str, dict[str, str]]:
         acted = False
 
         def acting() -> str:
             nonlocal acted
             acted = True
-            return act()
+            return _text(act())
 
         text = acting() if key is None else study.once(key, what, acting)
-        return Made(text, replayed=not acted)
+        return text, {} if acted else {REPLAYED: "true"}
 
     return service_of(request).change(study, change)

@@ -19,22 +19,9 @@ from levers.studies.events import Numbers, numbers
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet, tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.web.api.deps import (
-    Absent,
-    F,
-    Key,
-    Made,
-    Name,
-    answer,
-    answer_value,
-    of_study,
-    once,
-    responses,
-    service_of,
-    study_of,
-)
+from levers.web.api.deps import Absent, F, Key, Name, answer, of_study, once, responses, service_of, study_of
 from levers.web.api.runs import CorrectionsMade, Imported
-from levers.web.api.schemas import LONGEST_LEASE, MOST_ROWS, Shape
+from levers.web.api.schemas import LONGEST_LEASE, MOST_ROWS
 from levers.web.api.trials import Worker
 from levers.web.errors import RefusedError
 
@@ -47,6 +34,7 @@ TYPES = {
     "json": "application/json",
 }
 _SHEETS = ("csv", "tsv", "xlsx")
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 RUNS = "Levers-Runs"
 _RUNS = {RUNS: {"description": "How many runs are on the sheet.", "schema": {"type": "integer"}}}
 ExportFormat = Annotated[Literal["csv", "tsv", "xlsx", "parquet", "json"], Path(alias="format")]
@@ -59,32 +47,20 @@ Seconds = Annotated[
     Annotated[float, Field(gt=0, le=LONGEST_LEASE, allow_inf_nan=False)] | Absent,
     Query(description="After how many seconds others may have them."),
 ]
-SheetFormat = Annotated[Literal["csv", "tsv", "xlsx"], Query(description="The kind of file.")]
-
-
-def _file(*formats: str, changes: bool = False) -> dict[int | str, dict[str, Any]]:
-    """What an operation documents that answers with a file."""
-    found = responses(404, 409, 413, changes=200 if changes else None)
-    headers: dict[str, Any] = {
-        "Content-Disposition": {"description": "A name for the file.", "schema": {"type": "string"}}
-    }
-    if set(formats) == set(_SHEETS):
-        headers |= _RUNS
-    found[200] = {
-        "description": "The file.",
-        "content": {TYPES[one]: {"schema": {"type": "string", "format": "binary"}} for one in formats if one != "json"},
-        "headers": headers | found.get(200, {}).get("headers", {}),
-    }
-    if "json" in formats:
-        found[200]["content"][TYPES["json"]] = {"schema": {"type": "object"}}
-    return found
+SheetFormat = Annotated[Literal["csv", "tsv", "xlsx"], Query(alias="format", description="The kind of file.")]
 
 
 def _with_file(
     method: Any, where: str, operation: str, summary: str, *formats: str, changes: bool = False
 ) -> Callable[[F], F]:
     """An operation that answers with a file."""
-    documented = _file(*formats, changes=changes)
+    documented = responses(404, 409, 413, changes=200 if changes else None)
+    headers = {"Content-Disposition": {"description": "A name for the file.", "schema": {"type": "string"}}}
+    documented[200] = {
+        "description": "The file.",
+        "content": {TYPES[one]: {"schema": {"type": "object"}} if one == "json" else _BINARY for one in formats},
+        "headers": headers | (_RUNS if formats == _SHEETS else {}) | documented.get(200, {}).get("headers", {}),
+    }
     return of_study(method, where, operation, summary, None, responses=documented, response_class=Response)
 
 
@@ -111,15 +87,11 @@ def frame(request: Request, name: Name) -> Response:
 
 @_with_file(router.get, "sheet", "getSheet", "The open runs as a run sheet", *_SHEETS)
 def open_sheet(
-    request: Request,
-    name: Name,
-    n: AtMost = None,
-    format: SheetFormat = "csv",  # noqa: A002
-    worker: Worker = None,
+    request: Request, name: Name, n: AtMost = None, kind: SheetFormat = "csv", worker: Worker = None
 ) -> Response:
     """Runs that are out, once more: all of them, or one worker's."""
     study = study_of(request, name, "read")
-    return _sheet(study, numbers([trial.number for trial in study.running(worker)][:n]), format)
+    return _sheet(study, numbers([trial.number for trial in study.running(worker)][:n]), kind)
 
 
 @_with_file(router.post, "sheet", "askSheet", "Get runs to make, as a run sheet", *_SHEETS, changes=True)
@@ -127,7 +99,7 @@ def ask_sheet(
     request: Request,
     name: Name,
     n: HowMany = None,
-    format: SheetFormat = "csv",  # noqa: A002
+    kind: SheetFormat = "csv",
     worker: ForWhom = None,
     lease: Seconds = None,
     key: Key = None,
@@ -140,9 +112,9 @@ def ask_sheet(
     def act() -> str:
         return " ".join(map(str, study.ask_numbers(wanted, worker=worker, lease=lease)))
 
-    made = once(request, study, key, f"sheet {n} {worker} {lease}", act)
-    sheet = _sheet(study, numbers([int(number) for number in made.text.split()]), format)
-    sheet.headers.update(made.headers)
+    text, headers = once(request, study, key, f"sheet {n} {worker} {lease}", act)
+    sheet = _sheet(study, numbers([int(number) for number in text.split()]), kind)
+    sheet.headers.update(headers)
     return sheet
 
 
@@ -167,17 +139,14 @@ def _written(study: Study, kind: str, write: Any) -> FileResponse:
     )
 
 
-_SUFFIXES = {TYPES[kind]: f".{kind}" for kind in ("csv", "tsv", "xlsx")}
+_SUFFIXES = {TYPES[kind]: f".{kind}" for kind in _SHEETS}
 _FORM = "multipart/form-data"
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
 _FIELDS = {"type": "object", "properties": {"file": _BINARY["schema"]}, "required": ["file"]}
 _BODY = {
     "required": True,
     "description": "The sheet itself, or a form with the field `file`, whose name says what kind of sheet it is.",
     "content": {**dict.fromkeys(_SUFFIXES, _BINARY), _FORM: {"schema": _FIELDS}},
 }
-
-
 _ERRORS = responses(400, 404, 409, 413, 415)
 _CHANGES = responses(400, 404, 409, 413, 415, changes=200)
 Reason = Annotated[str, Query(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
@@ -187,14 +156,7 @@ Note = Annotated[str, Query(max_length=10_000, description="Where the runs come 
 @_with_sheet(router.put, "sheet", "tellSheet", "Hand in a filled-in run sheet", SheetReport, _ERRORS)
 async def upload(request: Request, name: Name) -> Response:
     """All of it, or nothing when a row is wrong: the message lists rows and reasons. Handing it in twice is fine."""
-    study = await to_thread.run_sync(study_of, request, name, "write")
-    suffix, data = await _uploaded(request)
-
-    def work() -> SheetReport:
-        sheet = _rows(request, study, suffix, data)
-        return service_of(request).change(study, lambda: tell_sheet(study, sheet))
-
-    return answer_value(SheetReport, await to_thread.run_sync(work))
+    return await _changed(request, name, None, "tell", tell_sheet)
 
 
 @_with_sheet(
@@ -203,7 +165,7 @@ async def upload(request: Request, name: Name) -> Response:
 async def correct(request: Request, name: Name, reason: Reason, key: Key = None) -> Response:
     """The outcomes that are another in the sheet than was told. Rows are checked as when it is handed in."""
 
-    def act(study: Study, sheet: Sheet) -> Shape:
+    def act(study: Study, sheet: Sheet) -> CorrectionsMade:
         return CorrectionsMade(corrections=correct_sheet(study, sheet, reason))
 
     return await _changed(request, name, key, f"correct sheet {reason}", act)
@@ -213,43 +175,31 @@ async def correct(request: Request, name: Name, reason: Reason, key: Key = None)
 async def import_past(request: Request, name: Name, note: Note = "", key: Key = None) -> Response:
     """A column for each factor, and `outcome`."""
 
-    def act(study: Study, sheet: Sheet) -> Shape:
+    def act(study: Study, sheet: Sheet) -> Imported:
         return Imported(n_imported=import_sheet(study, sheet, note))
 
     return await _changed(request, name, key, f"import sheet {note}", act, need_trials=False)
 
 
 async def _changed(
-    request: Request,
-    name: str,
-    key: str | None,
-    what: str,
-    act: Callable[[Study, Sheet], Shape],
-    *,
-    need_trials: bool = True,
+    request: Request, name: str, key: str | None, what: str, act: Callable[[Study, Sheet], Any], **reading: bool
 ) -> Response:
     """Change a study by the sheet that came, once if it has a key; on a thread, because sheets take a while."""
     study = await to_thread.run_sync(study_of, request, name, "write")
     suffix, data = await _uploaded(request)
 
-    def work() -> Made:
-        sheet = _rows(request, study, suffix, data, need_trials=need_trials)
+    def work() -> tuple[str, dict[str, str]]:
+        with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
+            path = FilePath(folder) / f"sheet{suffix}"
+            path.write_bytes(data)
+            # before anybody has to wait for the study; whoever sent it does not know the file by that path
+            sheet = read_sheet(path, study.space, name="the sheet", **reading)
+        service_of(request).check_rows(sheet.n_rows)
         digest = hashlib.sha256(data).hexdigest()
-        return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet).model_dump_json())
+        return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet))
 
-    made = await to_thread.run_sync(work)
-    return answer(made.text, headers=made.headers)
-
-
-def _rows(request: Request, study: Study, suffix: str, data: bytes, *, need_trials: bool = True) -> Sheet:
-    """Read a sheet, before anybody has to wait for the study."""
-    with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
-        path = FilePath(folder) / f"sheet{suffix}"
-        path.write_bytes(data)
-        # whoever sent it does not know the file by that path
-        sheet = read_sheet(path, study.space, need_trials=need_trials, name="the sheet")
-    service_of(request).check_rows(sheet.n_rows)
-    return sheet
+    text, headers = await to_thread.run_sync(work)
+    return answer(text, headers=headers)
 
 
 async def _uploaded(request: Request) -> tuple[str, bytes]:

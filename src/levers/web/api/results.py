@@ -1,40 +1,34 @@
 """What a study says: status, effects, forecast, best setting, verdict, diagnostics."""
 
-import math
-from typing import Any, TypeVar
-
 from fastapi import APIRouter, Request, Response
 
-from levers.core.model.interactions import PairCheck
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
-from levers.studies.analysis.views import evidence
-from levers.web.api.deps import Name, answer, answer_value, of_study, service_of, study_of
+from levers.web.api.deps import Name, answer, of_study, service_of, study_of
 from levers.web.api.runs import CorrectionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
 router = APIRouter(tags=["looking"])
-S = TypeVar("S", bound=Shape)
 
 
 @of_study(router.get, "status", "getStatus", "Where a study stands", views.Status)
 def status(request: Request, name: Name) -> Response:
     """Runs made, out and to go; times are seconds since 1970."""
     study = study_of(request, name, "read")
-    return answer_value(views.Status, views.status(study.name, study.frozen()))
+    return answer(views.status(study.name, study.frozen()))
 
 
 @of_study(router.get, "effects", "getEffects", "What each level loses", list[views.EffectRow])
 def effects(request: Request, name: Name) -> Response:
     """Against the leading level, with intervals that all hold at once."""
-    return answer_value(list[views.EffectRow], views.effects(study_of(request, name, "read").frozen()))
+    return answer(views.effects(study_of(request, name, "read").frozen()), kind=list[views.EffectRow])
 
 
 @of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
 def forecast(request: Request, name: Name) -> Response:
     """In the block under way, likely, and in the worst case."""
-    return answer_value(views.Forecast, views.forecast(study_of(request, name, "read").frozen()))
+    return answer(views.forecast(study_of(request, name, "read").frozen()))
 
 
 @of_study(router.get, "best", "getBest", "The setting that the estimates favour", BestShape)
@@ -84,11 +78,6 @@ class PairShape(Shape):
     statistic: float | None
     p_value: float
     adjusted: float
-
-    @classmethod
-    def of(cls, names: tuple[str, ...], check: PairCheck) -> "PairShape":
-        """From a check."""
-        return _shaped(cls, check, first=names[check.first], second=names[check.second])
 
 
 class LackShape(Shape):
@@ -140,30 +129,11 @@ def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
     with service_of(request).slowly():
-        left = diagnostics.residuals(state, most=1)
-        found = diagnostics.additivity(state)
-    shaped = _shaped(
-        AdditivityShape,
-        found,
-        lack=None if found.lack is None else _shaped(LackShape, found.lack),
-        n_pairs=len(found.checks),
-        pairs=[PairShape.of(found.names, check) for check in found.checks[:_MOST_PAIRS]],
-        suspects=[PairShape.of(found.names, check) for check in found.suspects],
+        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state)
+    tested, suspected = (
+        [PairShape.read(one, first=found.names[one.first], second=found.names[one.second]) for one in checks]
+        for checks in (found.checks[:_MOST_PAIRS], found.suspects)
     )
-    each = [_shaped(EvidenceShape, one) for one in evidence(state)]
-    return answer(Diagnostics(residuals=_shaped(ResidualShape, left), additivity=shaped, evidence=each))
-
-
-def _shaped(shape: type[S], value: object, **more: Any) -> S:
-    """A shape from the attributes of a value, with null for numbers that JSON has not."""
-    same = {name: _finite(getattr(value, name)) for name in shape.model_fields if name not in more}
-    return shape(**same, **more)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity.
-
-    >>> _finite(math.inf), _finite(0.5), _finite("x")
-    (None, 0.5, 'x')
-    """
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    additivity = AdditivityShape.read(found, n_pairs=len(found.checks), pairs=tested, suspects=suspected)
+    evidence = [EvidenceShape.read(one) for one in views.evidence(state)]
+    return answer(Diagnostics(residuals=ResidualShape.read(left), additivity=additivity, evidence=evidence))

@@ -1,11 +1,11 @@
 """What requests bring and answers hold: models that refuse what they do not know."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
-from levers.algorithms.base import Remark, Verdict
+from levers.algorithms.base import Verdict
 from levers.core.space import Assignment, Level
 from levers.studies.analysis import views
 from levers.studies.outcomes import MAX_OUTCOME
@@ -35,8 +35,7 @@ TrialNumber = Annotated[int, Field(ge=0, le=MOST, description="The trial's numbe
 Text = Annotated[str, Field(max_length=10_000)]
 Reason = Annotated[str, Field(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
 Count = Annotated[int, Field(ge=1, le=MOST), Whole]
-Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, le=MOST), Whole]
 
 
 def _short(value: Any) -> Any:
@@ -92,17 +91,17 @@ FactorsOrCounts = Annotated[
 
 _TYPES: dict[str, Any] = {
     "text": str,
-    "positive": Positive | None,
-    "probability": Probability,
+    "positive": Annotated[float, Field(gt=0, le=MAX_OUTCOME)] | None,
+    "probability": Annotated[float, Field(gt=0, lt=1)],
     "count": Count | None,
-    "whole": Annotated[int, Field(ge=0, le=MOST), Whole] | None,
+    "whole": Seed | None,
     "combinations": Annotated[list[Row], Field(fail_fast=True)],
     "groups": Annotated[list[Annotated[list[str], Short]], Short],
 }
 """What a request may bring for each kind of setting."""
 
 
-class _Settings(Wire):
+class Settings(Wire):
     """A request that brings settings of a study."""
 
     def settings(self) -> dict[str, Any]:
@@ -110,20 +109,22 @@ class _Settings(Wire):
         return {setting.name: getattr(self, setting.name) for setting in SETTINGS if hasattr(self, setting.name)}
 
 
-def _with_settings(base: type[_Settings], name: str, face: str, **defaults: Any) -> Any:
-    """The model of a request, with a field for each setting of a face."""
+S = TypeVar("S", bound=Settings)
+
+
+def _with_settings(face: str, **defaults: Any) -> Callable[[type[S]], type[S]]:
+    """The model of a request, with a field more for each setting of a face."""
     fields: dict[str, Any] = {}
     for setting in settings_of(face):
         default = defaults.get(setting.name, setting.default)
         kind = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
         described = setting.help if setting.kind in ("combinations", "groups") else None
         fields[setting.name] = (kind, Field(default=list(default) if default == () else default, description=described))
-    made = create_model(name, __base__=base, __module__=__name__, **fields)
-    made.__doc__ = base.__doc__
-    return made
+    return lambda base: create_model(base.__name__, __base__=base, __module__=__name__, __doc__=base.__doc__, **fields)
 
 
-class _NewStudy(_Settings):
+@_with_settings(CREATE)
+class NewStudy(Settings):
     """A study to begin. Give a tolerance, or a budget of runs."""
 
     model_config = ConfigDict(
@@ -139,27 +140,11 @@ class _NewStudy(_Settings):
     )
 
 
-class _PlanFor(_Settings):
+@_with_settings(PLAN, noise_sd=1.0)
+class PlanFor(Settings):
     """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
 
     factors: FactorsOrCounts
-
-
-if TYPE_CHECKING:
-
-    class NewStudy(_NewStudy):
-        """See `_NewStudy`."""
-
-        algorithm: str
-
-    class PlanFor(_PlanFor):
-        """See `_PlanFor`."""
-
-        certificate: str
-
-else:
-    NewStudy = _with_settings(_NewStudy, "NewStudy", CREATE)
-    PlanFor = _with_settings(_PlanFor, "PlanFor", PLAN, noise_sd=1.0)
 
 
 class CopyTo(Wire):
@@ -174,7 +159,7 @@ class MergeTo(Wire):
     name: str
     factors: Annotated[list[str], Short]
     budget: Count | None = None
-    seed: Annotated[int, Field(ge=0, le=MOST), Whole] | None = None
+    seed: Seed | None = None
 
 
 class Ask(Wire):
@@ -246,7 +231,6 @@ def _kind(body: Any) -> str:
 Told = Annotated[Annotated[Outcome, Tag("one")] | Annotated[Outcomes, Tag("many")], Discriminator(_kind)]
 Corrections = Annotated[Annotated[Correct, Tag("one")] | Annotated[CorrectMany, Tag("many")], Discriminator(_kind)]
 
-
 Item = TypeVar("Item")
 State = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "STALE", "ABANDONED"]
 Params = dict[str, Level]
@@ -254,9 +238,14 @@ _TIME = "Seconds since 1970."
 
 
 class Shape(BaseModel):
-    """The base of all that goes out."""
+    """The base of all that goes out. Numbers that JSON does not have, such as infinity, become null."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    @classmethod
+    def read(cls, value: object, **more: Any) -> Self:
+        """From the attributes of a value that are called like the fields, and what else is given."""
+        return cls(**{name: getattr(value, name) for name in cls.model_fields if name not in more}, **more)
 
 
 class ErrorDetail(Shape):
@@ -302,18 +291,10 @@ class TrialShape(Shape):
     @classmethod
     def of(cls, trial: Trial) -> "TrialShape":
         """From a trial. What comes from a study is not checked once more."""
-        return cls.model_construct(
-            trial=trial.number,
-            block=trial.block + 1,
-            stage=trial.stage,
-            state=trial.state.name,
-            params=dict(trial.params),
-            value=trial.value,
-            worker=trial.worker,
-            asked_at=trial.asked_at,
-            deadline=trial.deadline,
-            told_at=trial.told_at,
-        )
+        own: dict[str, Any] = {"trial": trial.number, "block": trial.block + 1, "params": dict(trial.params)}
+        own["state"] = trial.state.name
+        same = {name: getattr(trial, name) for name in cls.model_fields if name not in own}
+        return cls.model_construct(**same, **own)
 
 
 class Trials(Shape):
@@ -360,14 +341,8 @@ class StudyShape(Shape):
     @classmethod
     def of(cls, name: str, spec: StudySpec) -> "StudyShape":
         """From the study."""
-        given = {field: getattr(spec, field) for field in cls.model_fields if field not in ("name", "factors")}
-        given |= {
-            "options": dict(spec.options),
-            "forbidden": [dict(parts) for parts in spec.forbidden],
-            "merged": [list(names) for names in spec.merged],
-        }
-        factors = [FactorShape(name=f.name, levels=list(f.levels)) for f in spec.space.factors]
-        return cls(name=name, factors=factors, **given)
+        forbidden = [dict(parts) for parts in spec.forbidden]
+        return cls.read(spec, name=name, factors=spec.space.factors, options=dict(spec.options), forbidden=forbidden)
 
 
 class BestShape(Shape):
@@ -382,9 +357,7 @@ class BestShape(Shape):
     @classmethod
     def of(cls, best: views.Best | None) -> "BestShape":
         """From the study's."""
-        if best is None:
-            return cls(params=None, within=None, predicted=None, low=None, high=None)
-        return cls(params=dict(best.params), within=best.within, predicted=best.predicted, low=best.low, high=best.high)
+        return cls(**dict.fromkeys(cls.model_fields)) if best is None else cls.read(best, params=dict(best.params))
 
 
 class RemarkShape(Shape):
@@ -393,11 +366,6 @@ class RemarkShape(Shape):
     kind: str
     text: str
     levers: list[str]
-
-    @classmethod
-    def of(cls, remark: Remark) -> "RemarkShape":
-        """From a verdict's remark."""
-        return cls(kind=remark.kind, text=remark.text, levers=list(remark.levers))
 
 
 class VerdictShape(Shape):
@@ -420,13 +388,5 @@ class VerdictShape(Shape):
     @classmethod
     def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
         """From the verdict, and the setting in the space as people see it."""
-        given = {field: getattr(found, field) for field in cls.model_fields if hasattr(found, field)}
-        given |= {
-            "assignment": dict(chosen),
-            "guarantee": found.statement,
-            "parents": None if found.parents is None else list(found.parents),
-            "runs_by_stage": dict(found.runs_by_stage),
-            "provisos": [RemarkShape.of(remark) for remark in found.provisos],
-            "doubts": [RemarkShape.of(remark) for remark in found.doubts],
-        }
-        return cls(**given)
+        runs = dict(found.runs_by_stage)
+        return cls.read(found, assignment=dict(chosen), guarantee=found.statement, runs_by_stage=runs)

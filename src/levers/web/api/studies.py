@@ -1,12 +1,12 @@
 """List, create, read, delete, copy, merge and plan studies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
 
 from levers.algorithms.registry import option_names
-from levers.core.space import Factor, Space
+from levers.core.space import Factor, Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StorageError, StudyExistsError
 from levers.experiments.plan import Plan, plan
 from levers.studies.analysis import views
@@ -18,15 +18,15 @@ from levers.web.api.deps import (
     Name,
     Offset,
     answer,
-    answer_value,
     of_study,
     once,
+    operation,
     page_size,
     responses,
     service_of,
     study_of,
 )
-from levers.web.api.schemas import CopyTo, Factors, MergeTo, NewStudy, Page, PlanFor, StudyShape
+from levers.web.api.schemas import CopyTo, FactorIn, MergeTo, NewStudy, Page, PlanFor, StudyShape
 from levers.web.security import address, name_of
 from levers.web.service import log
 
@@ -37,19 +37,13 @@ _CREATED[201]["headers"] = {
     "Location": {"description": "Where the study is.", "schema": {"type": "string"}},
 }
 _CREATED[201]["links"] = {
-    operation: {"operationId": operation, "parameters": {"path.name": "$response.body#/name"}}
-    for operation in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
+    linked: {"operationId": linked, "parameters": {"path.name": "$response.body#/name"}}
+    for linked in ("getStudy", "getStatus", "ask", "askSheet", "listTrials", "deleteStudy")
 }
 _MADE: dict[str, Any] = {"status_code": 201, "responses": {**_CREATED, **responses(404)}}
 
 
-@router.get(
-    "/studies",
-    operation_id="listStudies",
-    summary="List the studies",
-    response_model=Page[views.Status],
-    responses=responses(),
-)
+@operation(router.get, "/studies", "listStudies", "List the studies", Page[views.Status], responses=responses())
 def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Response:
     """Where each study stands, oldest first: those that the token opens."""
     service = service_of(request)
@@ -66,23 +60,17 @@ def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Res
     return answer(Page[views.Status](items=found, total=len(names), offset=offset, limit=size))
 
 
-@router.post(
-    "/studies",
-    operation_id="createStudy",
-    summary="Begin a study",
-    status_code=201,
-    response_model=StudyShape,
-    responses=_CREATED,
-)
+@operation(router.post, "/studies", "createStudy", "Begin a study", StudyShape, status_code=201, responses=_CREATED)
 def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None) -> Response:
     """Its first block of runs is designed and kept before this returns."""
     service = service_of(request)
     who = service.allow(request, "admin").who
     settings = body.settings()
-    wrong = sorted(set(body.options) - (set(option_names(body.algorithm)) - set(settings)))
+    algorithm = settings["algorithm"]
+    wrong = sorted(set(body.options) - (set(option_names(algorithm)) - set(settings)))
     if wrong:
         raise InvalidSettingError(
-            f"{body.algorithm} has no option {wrong[0]!r} here; some are fields of the request", field=wrong[0]
+            f"{algorithm} has no option {wrong[0]!r} here; some are fields of the request", field=wrong[0]
         )
 
     def make() -> Study:
@@ -135,24 +123,16 @@ def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: K
     return _created(request, key, f"merge {study.name} {body.model_dump_json()}", body.name, make)
 
 
-def space_of(factors: Factors) -> Space:
-    """The space that a request describes.
+def space_of(factors: dict[str, list[Level]] | list[FactorIn] | list[int]) -> Space:
+    """The space that a request describes, by levels or by how many there are.
 
     >>> space_of({"heat": ["low", "high"]}).names
     ('heat',)
     """
     if isinstance(factors, dict):
         return Space.of(factors)
-    return Space([Factor(factor.name, factor.levels) for factor in factors])
-
-
-def _made_before(study: Study, key: str | None) -> Study:
-    """A study of that name, if it was made by a request with this very key whose answer was lost."""
-    if key is not None:
-        with study.writing() as transaction:
-            if transaction.answer(key) is not None:
-                return study
-    raise StudyExistsError(f"there is a study called {study.name!r} already; load it, or choose another name")
+    named = [Factor(factor.name, factor.levels) for factor in factors if isinstance(factor, FactorIn)]
+    return Space(named) if named else Space.sized([n for n in factors if isinstance(n, int)])
 
 
 def _created(request: Request, key: str | None, what: str, name: str, make: Callable[[], Study]) -> Response:
@@ -160,11 +140,15 @@ def _created(request: Request, key: str | None, what: str, name: str, make: Call
     try:
         study = make()
     except StudyExistsError:
-        study = _made_before(service_of(request).open(name), key)
-    shape = StudyShape.of(study.name, study.spec)
-    made = once(request, study, key, what, shape.model_dump_json)
-    headers = {"location": f"{request.url.path.split('/studies', 1)[0]}/studies/{address(study.name)}"}
-    return answer(made.text, 201, headers | made.headers)
+        study = service_of(request).open(name)
+        if key is None:
+            raise
+        with study.writing() as transaction:
+            if transaction.answer(key) is None:  # another request made it
+                raise
+    text, headers = once(request, study, key, what, lambda: StudyShape.of(study.name, study.spec))
+    where = f"{request.url.path.split('/studies', 1)[0]}/studies/{address(study.name)}"
+    return answer(text, 201, {"location": where, **headers})
 
 
 planning = APIRouter(tags=["planning"])
@@ -172,30 +156,16 @@ _MOST_FACTORS = 1_000
 _MOST_PROVEN = 12  # levels in all, of factors that differ in their number: a few seconds
 
 
-@planning.post(
-    "/plan",
-    operation_id="planStudy",
-    summary="How many runs a study takes",
-    response_model=Plan,
-    responses=responses(400, 413),
-)
+@operation(planning.post, "/plan", "planStudy", "How many runs a study takes", Plan, responses=responses(400, 413))
 def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
     """For a tolerance; or with a budget, the smallest tolerance that it can certify. Nothing is kept."""
     service_of(request).allow(request, "read")
     if len(body.factors) > _MOST_FACTORS:
         raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")
-    space = _space(body.factors)
-    if body.certificate == "proven" and sum(set(space.n_levels)) > _MOST_PROVEN:
+    space, settings = space_of(body.factors), body.settings()
+    if settings["certificate"] == "proven" and sum(set(space.n_levels)) > _MOST_PROVEN:
         raise InvalidSettingError(
             "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
         )
     with service_of(request).slowly():
-        found = plan(space, **body.settings())
-    return answer_value(Plan, found)
-
-
-def _space(factors: object) -> Space:
-    """The space of a request, which may also be a list of level counts."""
-    if isinstance(factors, Sequence) and all(isinstance(one, int) for one in factors):
-        return Space.sized(factors)
-    return space_of(factors)  # type: ignore[arg-type]
+        return answer(plan(space, **settings))
