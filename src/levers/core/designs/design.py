@@ -41,13 +41,12 @@ class Design:
     """Runs over factors of the given sizes, and how precisely they estimate contrasts, measured on the rows themselves.
 
     `inflation` is the largest factor by which any combination of contrasts is less precise than in an ideal design of
-    as many runs; 1 is perfect. `mean_inflation` is its average over directions, `imbalance` the largest difference
-    between a pair count and its ideal, over the ideal.
+    as many runs; 1 is perfect.
 
     >>> from levers.core.designs.build import make_design
     >>> design = make_design((3, 3, 3), 9, seed=0)
-    >>> design.kind, design.n_runs, design.orthogonal, round(design.inflation, 6), design.imbalance
-    ('orthogonal array', 9, True, 1.0, 0.0)
+    >>> design.kind, design.n_runs, design.orthogonal, round(design.inflation, 6)
+    ('orthogonal array', 9, True, 1.0)
     """
 
     rows: Codes
@@ -133,23 +132,6 @@ class Design:
     def charge(self, single: bool) -> float:
         """The inflation that a certificate must pay: for all factors at once, or for any one alone."""
         return self.single_inflation if single else self.inflation
-
-    @cached_property
-    def mean_inflation(self) -> float:
-        """The average over directions of 1 / eigenvalue."""
-        values = np.concatenate([blocks.values.ravel() for blocks in self.spectrum])
-        return float(np.mean(1.0 / values)) if values.min() > _DETERMINED else math.inf
-
-    @cached_property
-    def imbalance(self) -> float:
-        """max |n_ij m_k m_l / n - 1| over levels of different factors (of one factor: level counts)."""
-        ideal = self.n_runs / np.repeat(self.sizes, self.sizes).astype(np.float64)
-        expected = np.outer(ideal, ideal) / self.n_runs
-        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        apart = owner[:, None] != owner[None, :]
-        level = float(np.abs(self.counts.diagonal() / ideal - 1).max())
-        pairs = np.abs(self.counts / expected - 1)[apart]
-        return max(level, float(pairs.max(initial=0.0)))
 
 
 @lru_cache(maxsize=1)
@@ -237,7 +219,9 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     sizes = design.sizes
     rounding = sums.n_runs * (_ROUNDING * sums.mean) ** 2
     if design.orthogonal:
-        values, spreads = _level_means(design, sums)
+        these, those = level_pairs(sizes)
+        counts = design.counts.diagonal().astype(np.float64)
+        values, spreads = sums.sums / counts, np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
     elif (inverse := design.inverse) is not None:
         values, spreads = _least_squares(design, inverse, sums)
     else:  # some contrast is not determined
@@ -247,13 +231,6 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     rank = 1 + sum(sizes) - len(sizes)
     left = max(residual_square(sums.square, float(sums.sums @ values), rank), rounding)
     return BlockEstimate(sizes, values, spreads, left, sums.n_runs - rank)
-
-
-def _level_means(design: Design, sums: LevelSums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Values and spreads of an orthogonal design."""
-    these, those = level_pairs(design.sizes)
-    counts = design.counts.diagonal().astype(np.float64)
-    return sums.sums / counts, np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
 
 
 def _least_squares(
