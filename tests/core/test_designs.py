@@ -144,7 +144,9 @@ def test_block_estimates_agree_with_least_squares() -> None:
         fit = Fit(Moments.empty(sizes).add(design.rows, y))
         for k, m in enumerate(sizes):
             for i in range(m):
-                assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(fit.contrast(k, i, 0))
+                assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(
+                    fit.level_effects(k)[i] - fit.level_effects(k)[0]
+                )
         spreads = np.concatenate([fit.variances(k).ravel() for k in range(len(sizes))])
         np.testing.assert_allclose(estimate.spreads, spreads, atol=1e-12)
         assert estimate.residual_square == pytest.approx(fit.residual_square, abs=1e-9)

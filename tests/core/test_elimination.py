@@ -81,7 +81,7 @@ def test_a_contrast_worse_than_the_lemma_promises_rules_nothing_out() -> None:
     fit = Fit(Moments.empty([2, 2]).add(np.stack([column, twin], axis=1), y))
     active = ((0, 1), (0, 1))
     allowed = lemma_variance(active, 100)
-    assert fit.variance(0, 0, 1) > allowed
+    assert fit.variances(0)[0, 1] > allowed
     found = empirical_gaps(fit, active, allowed)
     assert [row[1 - lead] for row, lead in zip(found.behind, found.leaders, strict=True)] == [None, None]
     assert empirical_gaps(fit, active).behind[0][0] == pytest.approx(100.0)

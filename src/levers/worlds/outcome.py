@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from levers.core.merging import connected
 from levers.core.space import Codes
@@ -138,21 +138,18 @@ class AdditiveOutcome(_NoisyOutcome):
                 f"most {MAX_JOINT:,}, so use fewer levels or smaller interactions"
             )
 
-        def axis(values: Sequence[float], position: int) -> NDArray[np.float64]:
-            shape = [1] * len(group)
-            shape[position] = len(values)
-            return np.asarray(values).reshape(shape)
+        def axis(values: ArrayLike, position: int) -> NDArray[np.float64]:
+            return np.asarray(values).reshape([-1 if i == position else 1 for i in range(len(group))])
 
         table = np.zeros(sizes)
         for position, k in enumerate(group):
-            table = table + axis(self.effects[k], position)
+            table += axis(self.effects[k], position)
         for term in self.interactions:
             if term.factors[0] in group:
                 product: NDArray[np.float64] = np.full([1] * len(group), term.coefficient)
-                for k in term.factors:
-                    position = group.index(k)
-                    product = product * axis([float(i + 1) for i in range(sizes[position])], position)
-                table = table + product
+                for position in map(group.index, term.factors):
+                    product = product * axis(np.arange(1.0, sizes[position] + 1), position)
+                table += product
         found = np.unravel_index(int(np.argmax(table)), sizes)
         return {k: int(level) for k, level in zip(group, found, strict=True)}
 
