@@ -35,6 +35,7 @@ def test_factors_are_shuffled_independently() -> None:
 def test_repeated_blocks_are_balanced_and_cannot_be_changed() -> None:
     n = block_length(ACTIVE, 1000)
     assert n == 990
+    assert block_length((tuple(range(11)), tuple(range(13))), 100) == 100  # no common multiple is so short
     rows = repeated_block(ACTIVE, n, 3)
     assert np.bincount(rows[:, 3]).tolist() == [198] * 5
     with pytest.raises(ValueError, match="read-only"):

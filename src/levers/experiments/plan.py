@@ -131,12 +131,20 @@ def plan(
     dismiss = min_effect is not None and budget is not None
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
-    solver = _solver(problem, certificate, max_parents, min_effect, budget)
+    subgaussian = certificate == CERTIFICATES[2]
+    solver = Cfs(  # of a study of this kind: it knows its first block and its look
+        problem if budget is None else replace(problem, tolerance=None),
+        certificate=CERTIFICATES[0] if subgaussian else certificate,
+        noise=NOISES[1] if subgaussian else NOISES[0],
+        max_parents=max_parents,
+        min_effect=min_effect,
+        budget=budget,
+        most_cells=10**18,  # a plan may be of any length
+    )
     first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
-    necessary = (
-        necessary_runs(levels, tolerance, failure_prob, noise_sd) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
-    )
+    countable = len(levels) <= _MOST_LEVELS_FOR_LIMIT
+    necessary = necessary_runs(levels, tolerance, failure_prob, noise_sd) if countable else None
     quick = first + _with_design(n_levels, selection)
     found = min(_FEW, len(levels))
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
@@ -163,9 +171,7 @@ def plan(
         necessary_runs=necessary,
         over_lower_bound=one_shot / limit if limit > 0 else None,
         over_necessary=None if necessary is None else one_shot / necessary,
-        trade_off=tuple(
-            TradeOff(tolerance * factor, math.ceil(scale**2 * unit / factor**2)) for factor in (0.5, 0.7, 1.0, 1.4, 2.0)
-        ),
+        trade_off=tuple(TradeOff(tolerance * f, math.ceil(scale**2 * unit / f**2)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)),
     )
 
 
@@ -186,22 +192,6 @@ def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
     if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS or n_runs > _MOST_DESIGNED:
         return _TYPICAL_INFLATION
     return largest_design(tuple(n_levels), n_runs, 0).inflation
-
-
-def _solver(
-    problem: Problem, certificate: str, max_parents: int | None, min_effect: float | None, budget: int | None
-) -> Cfs:
-    """The solver of a study of this kind, which knows its first block and its look."""
-    subgaussian = certificate == CERTIFICATES[2]
-    return Cfs(
-        problem if budget is None else replace(problem, tolerance=None),
-        certificate=CERTIFICATES[0] if subgaussian else certificate,
-        noise=NOISES[1] if subgaussian else NOISES[0],
-        max_parents=max_parents,
-        min_effect=min_effect,
-        budget=budget,
-        most_cells=10**18,  # a plan may be of any length
-    )
 
 
 def _worst_case(

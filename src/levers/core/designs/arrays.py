@@ -86,9 +86,8 @@ def smallest_array(most_levels: int, n_factors: int) -> ArraySize | None:
 
     s^e runs carry (s^e - 1) / (s - 1) columns.
 
-    >>> smallest_array(6, 10), smallest_array(6, 30), smallest_array(2, 12)
-    (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343), ArraySize(order=2, \
-exponent=4, n_runs=16))
+    >>> smallest_array(6, 10), smallest_array(6, 30)
+    (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343))
     """
     return min(sizes_of_arrays(most_levels, n_factors), key=lambda size: size.n_runs, default=None)
 
