@@ -142,6 +142,9 @@ def plan(
         most_cells=10**18,  # a plan may be of any length
     )
     first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
+    baseline = math.ceil(
+        one_shot / max(n_levels)
+    )  # one factor at a time: each level as often as in the balanced design
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
     countable = len(levels) <= _MOST_LEVELS_FOR_LIMIT
     necessary = necessary_runs(levels, tolerance, failure_prob, noise_sd) if countable else None
@@ -166,7 +169,7 @@ def plan(
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
-        one_at_a_time_runs=_one_at_a_time(n_levels, one_shot),
+        one_at_a_time_runs=sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + baseline,
         lower_bound=math.ceil(limit),
         necessary_runs=necessary,
         over_lower_bound=one_shot / limit if limit > 0 else None,
@@ -210,11 +213,6 @@ def _worst_case(
     screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first)
     selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate, reach) ** 2 * unit))
     return math.ceil(screening + 1.15 * selection + sum(n_levels))
-
-
-def _one_at_a_time(n_levels: Sequence[int], one_shot: int) -> int:
-    """Each level as often as in the balanced design, with the other factors fixed, sharing one baseline."""
-    return sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
 
 
 def _with_design(n_levels: Sequence[int], runs_if_ideal: int) -> int:

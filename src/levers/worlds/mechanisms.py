@@ -62,7 +62,6 @@ class Table:
 
     @property
     def reads_outcome(self) -> bool:
-        """Whether the outcome is a parent."""
         return self.bins is not None
 
     @cached_property
@@ -86,7 +85,6 @@ class Table:
         return drawn
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
-        """The table's rows."""
         return self.cells[self._configuration(rows, None)]
 
 
@@ -117,7 +115,6 @@ class RandomTable:
 
     @property
     def reads_outcome(self) -> bool:
-        """Whether the outcome is a parent."""
         return self.bins is not None
 
     @cached_property
@@ -133,11 +130,9 @@ class RandomTable:
         return Table(cells, self.parents, self.sizes, self.bins)
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
-        """Draw a level per row."""
         return self.table.sample(rows, outcomes, rng)
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
-        """The table's rows."""
         return self.table.probabilities(rows)
 
 
@@ -156,7 +151,6 @@ class Computed:
     reads_outcome: bool = False
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
-        """Apply the rule."""
         return np.asarray(self.rule(rows, np.zeros(len(rows)) if outcomes is None else outcomes), dtype=np.int16)
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:

@@ -73,22 +73,16 @@ class Interaction:
     factors: tuple[int, ...]
 
 
-class _NoisyOutcome:
+class _NoisyOutcome(Outcome):
     """An outcome that is its mean plus noise of one kind."""
 
     noise: Noise
 
     @property
     def noise_sd(self) -> float:
-        """The noise's standard deviation."""
         return self.noise.sd
 
-    def mean(self, rows: Codes) -> NDArray[np.float64]:
-        """The expected outcome of each row."""
-        raise NotImplementedError
-
     def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Mean plus noise."""
         return self.mean(rows) + self.noise.sample(len(rows), rng)
 
 
@@ -111,11 +105,9 @@ class AdditiveOutcome(_NoisyOutcome):
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.effects))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
-        """Sum of effects and interactions."""
         total = np.zeros(len(rows))
         for k in self.parents:
             total += np.asarray(self.effects[k])[rows[:, k]]
@@ -175,7 +167,6 @@ class BernoulliOutcome:
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.effects))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
@@ -183,11 +174,9 @@ class BernoulliOutcome:
         return self.base + AdditiveOutcome(self.effects).mean(rows)
 
     def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Zeros and ones."""
         return (rng.random(len(rows)) < self.mean(rows)).astype(np.float64)
 
     def best(self) -> dict[int, int]:
-        """Found factor by factor."""
         return AdditiveOutcome(self.effects).best()
 
 
@@ -205,7 +194,6 @@ class NeedleOutcome(_NoisyOutcome):
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.needle))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
@@ -214,5 +202,4 @@ class NeedleOutcome(_NoisyOutcome):
         return np.where(hit, self.height, 0.0)
 
     def best(self) -> dict[int, int]:
-        """The needle."""
         return dict(self.needle)
