@@ -142,9 +142,8 @@ def plan(
         most_cells=10**18,  # a plan may be of any length
     )
     first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
-    baseline = math.ceil(
-        one_shot / max(n_levels)
-    )  # one factor at a time: each level as often as in the balanced design
+    # each level as often as in the balanced design, with the other factors fixed, sharing one baseline
+    one_at_a_time = sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
     limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
     countable = len(levels) <= _MOST_LEVELS_FOR_LIMIT
     necessary = necessary_runs(levels, tolerance, failure_prob, noise_sd) if countable else None
@@ -169,7 +168,7 @@ def plan(
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
-        one_at_a_time_runs=sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + baseline,
+        one_at_a_time_runs=one_at_a_time,
         lower_bound=math.ceil(limit),
         necessary_runs=necessary,
         over_lower_bound=one_shot / limit if limit > 0 else None,
