@@ -1,25 +1,4 @@
-"""Every exception that levers raises on purpose.
-
-    LeversError
-    ├── InvalidSpaceError        factors or levels that cannot be studied
-    ├── InvalidSettingError      a tolerance, probability, size or option out of range
-    ├── UnknownAlgorithmError    a name that is not in the registry
-    ├── TooManyActionsError      a method that lists whole assignments, on too many of them
-    ├── InvalidWorldError        a structural causal model that is inconsistent or too large
-    ├── OutcomeMismatchError     outcomes that do not fit the batch they answer
-    ├── InvalidOutcomeError      outcomes that are not finite numbers
-    ├── StateMismatchError       a saved state that belongs to something else
-    ├── StudyError               a study that does not exist, exists already, or cannot do this now
-    │   ├── NotFinishedError     a study without a verdict yet
-    │   ├── NoSuchStudyError     a name that is not in the storage
-    │   ├── InvalidNameError     a name that no study can have
-    │   └── StudyExistsError     a name that is taken
-    ├── TrialError               a trial that is in a state that does not allow this
-    │   └── NoSuchTrialError     a number that no trial has
-    ├── RepeatedKeyError         a key that came before, with another request
-    ├── TokenError               a token that cannot be made or is not known
-    ├── SheetError               a sheet that cannot be read, or has rows that are wrong; lists them
-    └── StorageError             a storage that cannot be reached, or has another schema
+"""Every exception that levers raises on purpose: a LeversError, those about a study or a trial with kinds of their own.
 
 All are also ValueErrors, so code that catches ValueError keeps working. What an error is about is in its fields
 (`field`, `problems`, `rows`); the message is for people, and no code reads it.
@@ -56,7 +35,7 @@ class InvalidSpaceError(LeversError):
 
 
 class InvalidSettingError(LeversError):
-    """A number or option is outside what the method accepts."""
+    """A tolerance, probability, size or option is outside what the method accepts."""
 
 
 class UnknownAlgorithmError(LeversError):

@@ -18,25 +18,12 @@ def progress_bar(title: str, total: int | None, shown: bool = True) -> Iterator[
     if not shown:
         yield lambda done, now: None
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}", style="dim"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    counts = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+    columns = (bars.TextColumn("{task.description}"), *counts, bars.TextColumn("{task.fields[now]}", style="dim"))
+    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, now="")
         yield lambda done, now: progress.update(task, advance=done, now=now)
         progress.update(task, now="", total=progress.tasks[0].completed)  # an early finish is a full bar

@@ -3,6 +3,7 @@ import pytest
 
 from levers.core.designs.arrays import (
     ORDERS,
+    ArraySize,
     collapsed_copies,
     collapsed_levels,
     finite_field,
@@ -53,7 +54,7 @@ def test_a_broken_array_is_noticed() -> None:
 
 def test_collapsing_keeps_orthogonality_and_rotation_evens_levels_out() -> None:
     sizes = [2, 3, 4, 5, 6]
-    array = rao_hamming(7, 2, 5)
+    array = ArraySize(7, 2, 49)
     one = collapsed_copies(array, collapsed_levels(7, sizes, 1, np.random.default_rng(0)))
     assert is_orthogonal(pair_counts(one, sizes), sizes, len(one))
     many = collapsed_copies(array, collapsed_levels(7, sizes, 60, np.random.default_rng(0)))

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from harness.coverage import worst_gap
 from levers.core.certificates.certificate import (
     certified_levels,
     chernoff_scale,
-    runs_needed,
     scale_needed,
     subgaussian_scale,
-    tolerance_reached,
 )
 from levers.core.certificates.limits import (
     binary_divergence,
@@ -18,11 +17,22 @@ from levers.core.certificates.limits import (
     necessary_runs,
     slippage_failures,
     worst_case_bound,
-    worst_gap,
 )
 from levers.core.certificates.sums import dp_bound
 from levers.core.certificates.tails import slippage_tail, tail_shape
 from levers.errors import InvalidSettingError
+
+
+def runs_needed(
+    levels: tuple[int, ...], tolerance: float, failure_prob: float, noise_sd: float, certificate: str = "slippage"
+) -> int:
+    """The least number of runs whose certificate reaches the tolerance: n = ceil((u sigma / eps)^2)."""
+    return math.ceil((scale_needed(tuple(sorted(levels)), failure_prob, certificate) * noise_sd / tolerance) ** 2)
+
+
+def tolerance_reached(levels: tuple[int, ...], n_runs: int, failure_prob: float, noise_sd: float) -> float:
+    """The smallest tolerance that n runs certify: the inverse of `runs_needed`, eps = u sigma / sqrt(n)."""
+    return scale_needed(tuple(sorted(levels)), failure_prob) * noise_sd / math.sqrt(n_runs)
 
 
 def rounded_down(levels: tuple[int, ...], scale: float, cells: int) -> float:

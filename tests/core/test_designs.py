@@ -14,12 +14,27 @@ from levers.core.model.level_index import all_levels, contrast_basis
 from levers.core.model.moments import LevelSums, Moments, pair_counts
 
 
+def mean_inflation(design: Design) -> float:
+    """The average over directions of 1 / eigenvalue; infinite when a contrast is not determined."""
+    values = np.concatenate([blocks.values.ravel() for blocks in design.spectrum])
+    return float(np.mean(1.0 / values)) if values.min() > 1e-9 else math.inf
+
+
+def imbalance(design: Design) -> float:
+    """max |n_ij m_k m_l / n - 1| over levels of different factors (of one factor: level counts)."""
+    ideal = design.n_runs / np.repeat(design.sizes, design.sizes).astype(np.float64)
+    owner = np.repeat(np.arange(len(design.sizes)), design.sizes)
+    level = float(np.abs(design.counts.diagonal() / ideal - 1).max())
+    pairs = np.abs(design.counts / (np.outer(ideal, ideal) / design.n_runs) - 1)[owner[:, None] != owner]
+    return max(level, float(pairs.max(initial=0.0)))
+
+
 def test_swaps_make_columns_more_orthogonal_and_keep_level_counts() -> None:
     sizes = (3, 4, 5, 6, 2, 3, 4, 5, 6, 2)
     start = balanced_rows(tuple(tuple(range(m)) for m in sizes), 60, np.random.default_rng(0))
     better = swap_improved(start, sizes, rounds=20)
     before, after = Design(start, sizes, ""), Design(better, sizes, "")
-    assert after.mean_inflation < 1.12 < 1.6 < before.mean_inflation
+    assert mean_inflation(after) < 1.12 < 1.6 < mean_inflation(before)
     assert after.inflation < before.inflation / 2
     assert all((np.bincount(start[:, k]) == np.bincount(better[:, k])).all() for k in range(10))
 
@@ -40,7 +55,7 @@ def test_inflation_is_the_largest_loss_of_precision_of_any_contrast() -> None:
         ratios.append(float(direction @ inverse @ direction) / ideal)
     assert max(ratios) <= design.inflation * (1 + 1e-9)
     assert max(ratios) > 0.8 * design.inflation
-    assert np.mean(ratios) == pytest.approx(design.mean_inflation, rel=0.05)
+    assert np.mean(ratios) == pytest.approx(mean_inflation(design), rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +85,14 @@ def test_the_right_kind_of_design_is_chosen(sizes: tuple[int, ...], n: int, kind
 
 
 def test_perfect_designs_report_no_imbalance() -> None:
-    assert make_design((2,) * 7, 8, seed=0).imbalance == 0.0
+    assert imbalance(make_design((2,) * 7, 8, seed=0)) == 0.0
     assert make_design((2,) * 7, 8, seed=0).inflation == pytest.approx(1.0)
     skewed = Design(np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]], dtype=np.int16), (2, 2), "")
-    assert skewed.imbalance > 0.5
+    assert imbalance(skewed) > 0.5
     assert not skewed.orthogonal
     stuck = Design(np.array([[0, 0], [1, 1]] * 4, dtype=np.int16), (2, 2), "")
     assert math.isinf(stuck.inflation)
-    assert math.isinf(stuck.mean_inflation)
+    assert math.isinf(mean_inflation(stuck))
 
 
 def test_certified_and_largest_designs_keep_their_word() -> None:
@@ -104,7 +119,7 @@ def test_searched_designs_are_even_and_nearly_orthogonal(
 ) -> None:
     design = make_design(sizes, n_runs, 1, effort=effort)
     assert design.n_runs == n_runs
-    assert design.mean_inflation < most
+    assert mean_inflation(design) < most
     assert max(np.ptp(np.bincount(design.rows[:, k])) for k in range(len(sizes))) <= 1
 
 
@@ -129,7 +144,9 @@ def test_block_estimates_agree_with_least_squares() -> None:
         fit = Fit(Moments.empty(sizes).add(design.rows, y))
         for k, m in enumerate(sizes):
             for i in range(m):
-                assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(fit.contrast(k, i, 0))
+                assert estimate.effects[k][i] - estimate.effects[k][0] == pytest.approx(
+                    fit.level_effects(k)[i] - fit.level_effects(k)[0]
+                )
         spreads = np.concatenate([fit.variances(k).ravel() for k in range(len(sizes))])
         np.testing.assert_allclose(estimate.spreads, spreads, atol=1e-12)
         assert estimate.residual_square == pytest.approx(fit.residual_square, abs=1e-9)
@@ -246,7 +263,7 @@ def test_a_search_mends_all_columns_together(rng: np.random.Generator) -> None:
         start = balanced_rows(all_levels(sizes), n, rng)
         better = swap_improved(start, sizes, rounds=16)
         assert (np.sort(better, axis=0) == np.sort(start, axis=0)).all()
-        assert Design(better, sizes, "").mean_inflation < most < Design(start, sizes, "").mean_inflation
+        assert mean_inflation(Design(better, sizes, "")) < most < mean_inflation(Design(start, sizes, ""))
 
 
 def test_rough_evening_moves_no_more_than_it_must_and_not_the_same_rows_everywhere(rng: np.random.Generator) -> None:

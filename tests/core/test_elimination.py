@@ -35,6 +35,7 @@ def test_factors_are_shuffled_independently() -> None:
 def test_repeated_blocks_are_balanced_and_cannot_be_changed() -> None:
     n = block_length(ACTIVE, 1000)
     assert n == 990
+    assert block_length((tuple(range(11)), tuple(range(13))), 100) == 100  # no common multiple is so short
     rows = repeated_block(ACTIVE, n, 3)
     assert np.bincount(rows[:, 3]).tolist() == [198] * 5
     with pytest.raises(ValueError, match="read-only"):
@@ -81,7 +82,7 @@ def test_a_contrast_worse_than_the_lemma_promises_rules_nothing_out() -> None:
     fit = Fit(Moments.empty([2, 2]).add(np.stack([column, twin], axis=1), y))
     active = ((0, 1), (0, 1))
     allowed = lemma_variance(active, 100)
-    assert fit.variance(0, 0, 1) > allowed
+    assert fit.variances(0)[0, 1] > allowed
     found = empirical_gaps(fit, active, allowed)
     assert [row[1 - lead] for row, lead in zip(found.behind, found.leaders, strict=True)] == [None, None]
     assert empirical_gaps(fit, active).behind[0][0] == pytest.approx(100.0)

@@ -16,7 +16,7 @@ from levers.core.certificates.look import (
     wrongly_dismissed,
 )
 from levers.core.certificates.sums import dp_bound
-from levers.core.designs.arrays import collapsed_copies, collapsed_levels, rao_hamming
+from levers.core.designs.arrays import ArraySize, collapsed_copies, collapsed_levels
 from levers.core.designs.build import certified_design, make_design
 from levers.core.designs.design import Design
 from levers.core.designs.search import evened
@@ -146,9 +146,7 @@ def test_the_chernoff_bound_keeps_the_envelope_too() -> None:
 
 
 def uneven(sizes: tuple[int, ...], n_copies: int) -> np.ndarray:
-    return collapsed_copies(
-        rao_hamming(7, 2, len(sizes)), collapsed_levels(7, sizes, n_copies, np.random.default_rng(0))
-    )
+    return collapsed_copies(ArraySize(7, 2, 49), collapsed_levels(7, sizes, n_copies, np.random.default_rng(0)))
 
 
 def test_evening_out_makes_counts_equal_and_hardly_couples_factors() -> None:

@@ -87,12 +87,7 @@ def from_json(text: str, expected: type[T]) -> T:
 def _encode(value: object) -> object:
     if isinstance(value, np.ndarray):
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
-        return {
-            "$": "array",
-            "dtype": value.dtype.newbyteorder("<").str,
-            "shape": list(value.shape),
-            "data": data,
-        }
+        return {"$": "array", "dtype": value.dtype.newbyteorder("<").str, "shape": list(value.shape), "data": data}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         tag = _TAGS.get(type(value))
         if tag is None:
@@ -130,14 +125,13 @@ def restored(cls: type[T], saved: dict[str, Any]) -> T:
     must not keep an old log from being read. Fields that are not saved come from the class's `derive_fields`.
     """
     value = object.__new__(cls)
-    names = _fields(cast(Any, cls))
-    if unknown := saved.keys() - names.keys():
+    known = _fields(cast(Any, cls))
+    if unknown := saved.keys() - known.keys():
         raise TypeError(f"a saved {cls.__name__} has no field {min(unknown)!r}")
-    missing = [f for name, f in names.items() if name not in saved]
     for name, content in saved.items():
         object.__setattr__(value, name, content)
     derived = False
-    for f in missing:
+    for f in [f for name, f in known.items() if name not in saved]:
         if not f.init:
             derived = True
         elif f.default is not dataclasses.MISSING:

@@ -43,8 +43,7 @@ class Factor:
         given = (levels,) if isinstance(levels, str) else tuple(levels)
         plain = tuple(level.item() if isinstance(level, np.generic) else level for level in given)
         object.__setattr__(self, "levels", plain)
-        if problems := _factor_problems(self):
-            raise_together(InvalidSpaceError, problems)
+        raise_together(InvalidSpaceError, _factor_problems(self))
 
     @property
     def n_levels(self) -> int:
@@ -93,10 +92,8 @@ class Space:
             raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
         self.derive_fields()
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
-        if doubled:
-            raise_together(
-                InvalidSpaceError, [f"two factors are named {name!r}; give each its own name" for name in doubled]
-            )
+        problems = [f"two factors are named {name!r}; give each its own name" for name in doubled]
+        raise_together(InvalidSpaceError, problems)
 
     def derive_fields(self) -> None:
         """Set the fields that follow from the factors. They are read in every formula, so they are computed once."""
@@ -125,8 +122,7 @@ class Space:
                 factors.append(Factor(name, levels))
             except InvalidSpaceError as error:
                 problems.append(str(error))
-        if problems:
-            raise_together(InvalidSpaceError, problems)
+        raise_together(InvalidSpaceError, problems)
         return cls(factors)
 
     @classmethod
@@ -237,8 +233,7 @@ def _factor_problems(factor: Factor) -> list[str]:
     if not problems:
         seen: set[tuple[bool, Level]] = set()
         for level in factor.levels:
-            key = (isinstance(level, bool), level)  # True is not 1
-            if key in seen:
+            if (key := (isinstance(level, bool), level)) in seen:  # True is not 1
                 problems.append(f"factor {factor.name!r} lists level {level!r} twice; remove one")
             seen.add(key)
     if len(factor.levels) == 1:

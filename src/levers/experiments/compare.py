@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Algorithm, Problem
+from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.registry import check_known, make_algorithm, option_names
 from levers.core.certificates.certificate import certified_levels
 from levers.core.certificates.limits import necessary_runs
@@ -179,18 +179,15 @@ def _run_one(comparison: Comparison, name: str, world: World, index: int, repeat
     began = time.perf_counter()
     verdict = run_on_world(algorithm, world, np.random.SeedSequence(comparison.seed, spawn_key=(index, repeat)))
     seconds = time.perf_counter() - began
+    over_necessary = verdict.n_runs / comparison.necessary_runs(world)
+    return RunRecord(name, index, repeat, *judged(verdict, world, comparison.tolerance), over_necessary, seconds)
+
+
+def judged(verdict: Verdict, world: World, tolerance: float) -> tuple[int, float, bool, bool | None]:
+    """A verdict against the truth: its runs, its gap, whether that is a failure, and whether the parents are exact."""
     loss = gap(world, verdict.assignment.codes)
-    return RunRecord(
-        algorithm=name,
-        world=index,
-        repeat=repeat,
-        n_runs=verdict.n_runs,
-        gap=loss,
-        failed=loss > comparison.tolerance,
-        parents_exact=None if verdict.parents is None else set(verdict.parents) == set(true_parents(world)),
-        over_necessary=verdict.n_runs / comparison.necessary_runs(world),
-        seconds=seconds,
-    )
+    exact = None if verdict.parents is None else set(verdict.parents) == set(true_parents(world))
+    return verdict.n_runs, loss, loss > tolerance, exact
 
 
 def _summary(name: str, records: Sequence[RunRecord]) -> Summary:

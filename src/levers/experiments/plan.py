@@ -131,12 +131,22 @@ def plan(
     dismiss = min_effect is not None and budget is not None
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
-    solver = _solver(problem, certificate, max_parents, min_effect, budget)
-    first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
-    limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
-    necessary = (
-        necessary_runs(levels, tolerance, failure_prob, noise_sd) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
+    subgaussian = certificate == CERTIFICATES[2]
+    solver = Cfs(  # of a study of this kind: it knows its first block and its look
+        problem if budget is None else replace(problem, tolerance=None),
+        certificate=CERTIFICATES[0] if subgaussian else certificate,
+        noise=NOISES[1] if subgaussian else NOISES[0],
+        max_parents=max_parents,
+        min_effect=min_effect,
+        budget=budget,
+        most_cells=10**18,  # a plan may be of any length
     )
+    first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
+    # each level as often as in the balanced design, with the other factors fixed, sharing one baseline
+    one_at_a_time = sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
+    limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
+    countable = len(levels) <= _MOST_LEVELS_FOR_LIMIT
+    necessary = necessary_runs(levels, tolerance, failure_prob, noise_sd) if countable else None
     quick = first + _with_design(n_levels, selection)
     found = min(_FEW, len(levels))
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
@@ -158,14 +168,12 @@ def plan(
         runs_if_nothing_matters=quick,
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
-        one_at_a_time_runs=_one_at_a_time(n_levels, one_shot),
+        one_at_a_time_runs=one_at_a_time,
         lower_bound=math.ceil(limit),
         necessary_runs=necessary,
         over_lower_bound=one_shot / limit if limit > 0 else None,
         over_necessary=None if necessary is None else one_shot / necessary,
-        trade_off=tuple(
-            TradeOff(tolerance * factor, math.ceil(scale**2 * unit / factor**2)) for factor in (0.5, 0.7, 1.0, 1.4, 2.0)
-        ),
+        trade_off=tuple(TradeOff(tolerance * f, math.ceil(scale**2 * unit / f**2)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)),
     )
 
 
@@ -188,22 +196,6 @@ def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
     return largest_design(tuple(n_levels), n_runs, 0).inflation
 
 
-def _solver(
-    problem: Problem, certificate: str, max_parents: int | None, min_effect: float | None, budget: int | None
-) -> Cfs:
-    """The solver of a study of this kind, which knows its first block and its look."""
-    subgaussian = certificate == CERTIFICATES[2]
-    return Cfs(
-        problem if budget is None else replace(problem, tolerance=None),
-        certificate=CERTIFICATES[0] if subgaussian else certificate,
-        noise=NOISES[1] if subgaussian else NOISES[0],
-        max_parents=max_parents,
-        min_effect=min_effect,
-        budget=budget,
-        most_cells=10**18,  # a plan may be of any length
-    )
-
-
 def _worst_case(
     n_levels: Sequence[int],
     levels: tuple[int, ...],
@@ -220,11 +212,6 @@ def _worst_case(
     screening = max(cheap_scale(levels, failure_prob, certificate) ** 2 * unit, first)
     selection = _with_design(n_levels, math.ceil(scale_needed(levels, failure_prob, certificate, reach) ** 2 * unit))
     return math.ceil(screening + 1.15 * selection + sum(n_levels))
-
-
-def _one_at_a_time(n_levels: Sequence[int], one_shot: int) -> int:
-    """Each level as often as in the balanced design, with the other factors fixed, sharing one baseline."""
-    return sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
 
 
 def _with_design(n_levels: Sequence[int], runs_if_ideal: int) -> int:

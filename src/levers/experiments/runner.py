@@ -22,7 +22,6 @@ def run_on_world(
     """Let an algorithm study a world. The world's noise and the algorithm's choices have streams of their own.
 
     >>> from levers.algorithms.base import Problem
-    >>> from levers.algorithms.modl import Modl, ModlState
     >>> from levers.worlds.named import collider_world
     >>> world = collider_world()
     >>> run_on_world(Modl(Problem(world.space, 0.5, 0.1, 1.0)), world, seed=0).assignment["X0"]
@@ -66,9 +65,8 @@ def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.Seed
     world_rng, policy_rng = _streams(seed)
     match algorithm:
         case Modl():
-            everywhere = Subspace(
-                algorithm.space, tuple(range(algorithm.space.n_factors)), (0,) * algorithm.space.n_factors
-            )
+            n_factors = algorithm.space.n_factors
+            everywhere = Subspace(algorithm.space, tuple(range(n_factors)), (0,) * n_factors)
             return _ended(algorithm, _phases(algorithm, everywhere, world, world_rng, policy_rng))
         case Oracle():
             return _ended(algorithm, _phases(algorithm.modl, algorithm.inside, world, world_rng, policy_rng))

@@ -72,13 +72,8 @@ def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
         _check_versions(client)
         # all users of a cluster share its keys, and a known key is not run again, so ours must be new
         session = uuid4().hex
-        futures = client.map(
-            _run_on_cluster,
-            tasks,
-            key=[f"levers-{session}-{task.key}" for task in tasks],
-            pure=False,
-            expected=version("levers"),
-        )
+        keys = [f"levers-{session}-{task.key}" for task in tasks]
+        futures = client.map(_run_on_cluster, tasks, key=keys, pure=False, expected=version("levers"))
         results = as_completed(futures, loop=client.loop, with_results=True)  # type: ignore[no-untyped-call]
         try:
             for future, result in results:

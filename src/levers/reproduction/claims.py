@@ -102,21 +102,17 @@ def span(values: Sequence[float], digits: int = 2) -> str:
     >>> span([1.0, 12.345, 3.0])
     '1 to 12'
     """
-    shown = [
-        f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}" for value in (min(values), max(values))
-    ]
-    return shown[0] if shown[0] == shown[1] else f"{shown[0]} to {shown[1]}"
+    ends = (min(values), max(values))
+    low, high = (f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}" for value in ends)
+    return low if low == high else f"{low} to {high}"
 
 
 def falls(line: dict[float, Mean], sigmas: float = 0.5) -> tuple[bool, list[float]]:
     """Whether runs fall along a line: no step up beyond half a standard error, and the end below the beginning."""
-    runs = [line[x] for x in sorted(line)]
-    steps_up = [
-        b.runs - a.runs
-        for a, b in itertools.pairwise(runs)
-        if b.runs - a.runs > sigmas * math.hypot(a.runs_se, b.runs_se)
-    ]
-    return not steps_up and runs[-1].runs < runs[0].runs, [mean.runs for mean in runs]
+    means = [line[x] for x in sorted(line)]
+    steps = itertools.pairwise(means)
+    step_up = any(b.runs - a.runs > sigmas * math.hypot(a.runs_se, b.runs_se) for a, b in steps)
+    return not step_up and means[-1].runs < means[0].runs, [mean.runs for mean in means]
 
 
 def same(one: Mean, other: Mean, sigmas: float = 3.0) -> bool:
@@ -158,7 +154,15 @@ def parents_claims(lines: Lines) -> Iterator[Claim]:
         "with few parents the oracle ignores most factors, and MODL has to estimate all of them",
     )
     for n_factors, known in itertools.product((10, 30), (False, True)):
-        yield from _falling(lines, parents_panel(n_factors, known), known)
+        line = lines.line(panel := parents_panel(n_factors, known), "modl")
+        found, runs = falls(line) if len(line) > 1 else (None, [])
+        yield lines.claim(
+            f"runs fall with the number of parents ({panel})",
+            "The runs of MODL decrease with the number of parents.",
+            " / ".join(f"{r:,.0f}" for r in runs),
+            found,
+            "told the number of parents, MODL stops early when there are few of them" if known else "",
+        )
     yield from _all_parents(lines)
     gaps = [(p.gap, m.gap) for p, m in first]
     yield lines.claim(
@@ -184,18 +188,6 @@ def parents_claims(lines: Lines) -> Iterator[Claim]:
         all(m.failures <= float(bdtrik(0.999, m.n, FAILURE_PROB)) for m in modl),
     )
     yield from _reference(lines)
-
-
-def _falling(lines: Lines, where: str, known: bool) -> Iterator[Claim]:
-    line = lines.line(where, "modl")
-    found = falls(line) if len(line) > 1 else None
-    yield lines.claim(
-        f"runs fall with the number of parents ({where})",
-        "The runs of MODL decrease with the number of parents.",
-        "" if found is None else " / ".join(f"{runs:,.0f}" for runs in found[1]),
-        None if found is None else found[0],
-        "told the number of parents, MODL stops early when there are few of them" if known else "",
-    )
 
 
 def _all_parents(lines: Lines) -> Iterator[Claim]:

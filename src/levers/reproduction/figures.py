@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from levers.charts.looks import drawable, families
 from levers.charts.svg import plain
@@ -41,14 +40,9 @@ _POINTS = 8.0  # the size of all text
 _GAP_TICKS = (0.5, 1.0, 0.1, 2.0, 5.0, 0.2, 0.05, 0.01, 10.0, 20.0, 50.0, 100.0)
 """Ticks of the axis of gaps, the most useful ones first."""
 _SETTINGS: dict[str, Any] = {
-    "font.size": _POINTS,
-    "axes.titlesize": _POINTS,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
+    **dict.fromkeys(("font.size", "axes.titlesize", "xtick.labelsize", "ytick.labelsize"), _POINTS),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
     "ytick.minor.width": 0.4,
-    "xtick.labelsize": _POINTS,
-    "ytick.labelsize": _POINTS,
     "lines.scale_dashes": False,  # a bolder line keeps its pattern
     "figure.dpi": DPI,  # the layout is made at the size that is drawn
     "text.parse_math": False,  # a dollar in a name is a dollar
@@ -86,15 +80,6 @@ OTHER = Style("#444444", "h", (3, 3), hollow=True)
 """The style of any other contender."""
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What is written on and said about a figure."""
-
-    x: str
-    limit: str
-    alt: str
-
-
 def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
     """One figure for each experiment that has results, as PNG and SVG. The same results give the same SVG bytes."""
     try:
@@ -107,10 +92,7 @@ def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
         paths = []
         for name in drawn(reproduction):
-            points = summary.filter(pl.col("experiment") == name)
-            limit = LIMIT_LABELS.get(name, "limit of balanced designs")
-            files = rendered(points, Labels(SWEEPS[name].x_label, limit, alt_text(name, points)))
-            for suffix, content in files.items():
+            for suffix, content in rendered(name, summary.filter(pl.col("experiment") == name)).items():
                 paths.append(target / f"{name}{suffix}")
                 write_whole(paths[-1], content)
     except OSError as error:
@@ -143,19 +125,20 @@ def alt_text(name: str, points: pl.DataFrame) -> str:
     return f"{what} Mean runs: {'; '.join(spans)}."
 
 
-def rendered(points: pl.DataFrame, labels: Labels) -> dict[str, bytes]:
+def rendered(name: str, points: pl.DataFrame) -> dict[str, bytes]:
     """A figure as files, by suffix. `points` is the part of a summary that belongs to one experiment."""
     from matplotlib import style
 
+    alt = alt_text(name, points)
     with style.context(["default", {"font.family": list(families()), **_SETTINGS}]):
-        figure = draw(points, labels)
+        figure = draw(points, SWEEPS[name].x_label, LIMIT_LABELS.get(name, "limit of balanced designs"))
         image, drawing = BytesIO(), BytesIO()
-        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None, "Description": labels.alt})
+        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None, "Description": alt})
         figure.savefig(drawing, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return {".png": image.getvalue(), ".svg": _with_words(drawing.getvalue().decode(), labels.alt).encode()}
+    return {".png": image.getvalue(), ".svg": _with_words(drawing.getvalue().decode(), alt).encode()}
 
 
-def draw(points: pl.DataFrame, labels: Labels) -> "Figure":
+def draw(points: pl.DataFrame, x_label: str, limit_label: str) -> "Figure":
     """Runs in the upper row, gaps in the lower one, a legend outside the axes."""
     from matplotlib.figure import Figure
 
@@ -178,7 +161,7 @@ def draw(points: pl.DataFrame, labels: Labels) -> "Figure":
         lower.axhline(TOLERANCE, color="black", linewidth=0.7, dashes=(4, 3), zorder=1)
         scale_x(lower, xs, 7 if len(panels) > 2 else 12)
     scale_runs(grid[0, 0], points)
-    scale_gap(grid[1, 0], points, TOLERANCE)
+    scale_gap(grid[1, 0], points)
     for axes in grid.flat:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, which="major", color="#DDDDDD", linewidth=0.5)
@@ -189,10 +172,10 @@ def draw(points: pl.DataFrame, labels: Labels) -> "Figure":
     grid[1, 0].set_ylabel("average gap\n(square-root scale)")
     figure.align_ylabels(grid[:, 0])
     if len(panels) == 1:  # a label of the whole figure would be centred under axes and legend together
-        grid[1, 0].set_xlabel(drawable(labels.x))
+        grid[1, 0].set_xlabel(drawable(x_label))
     else:
-        figure.supxlabel(drawable(labels.x), fontsize=_POINTS)
-    _legend(figure, contenders, labels.limit if points["limit"].is_not_null().any() else None, len(panels) == 1)
+        figure.supxlabel(drawable(x_label), fontsize=_POINTS)
+    _legend(figure, contenders, limit_label if points["limit"].is_not_null().any() else None, len(panels) == 1)
     return figure
 
 
@@ -235,7 +218,7 @@ def _legend(figure: "Figure", contenders: Sequence[str], limit: str | None, besi
 
 
 def _looks(contender: str) -> dict[str, Any]:
-    look = style_of(contender)
+    look = STYLES.get(contender, OTHER)
     return {
         "color": look.colour,
         "marker": look.marker,
@@ -246,15 +229,6 @@ def _looks(contender: str) -> dict[str, Any]:
         "linewidth": 1.3,
         "linestyle": (0, look.dashes) if look.dashes else "-",
     }
-
-
-def style_of(contender: str) -> Style:
-    """The style of a contender's line.
-
-    >>> style_of("cfs").colour, style_of("somebody else") == OTHER
-    ('#0072B2', True)
-    """
-    return STYLES.get(contender, OTHER)
 
 
 def in_order(contenders: Iterable[str]) -> list[str]:
@@ -290,13 +264,14 @@ def scale_runs(axes: "Axes", points: pl.DataFrame) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def scale_gap(axes: "Axes", points: pl.DataFrame, tolerance: float) -> None:
+def scale_gap(axes: "Axes", points: pl.DataFrame) -> None:
     """The square root of the gap: small gaps can be told apart, zero stays on the axis, and so does the tolerance."""
     from matplotlib.ticker import FixedLocator
 
     errors = points["gap_se"].fill_null(0.0).to_numpy()
-    top = 1.15 * max(tolerance, float(np.max(points["gap"].to_numpy() + errors)))
-    axes.set_yscale("function", functions=(_root, _square))
+    top = 1.15 * max(TOLERANCE, float(np.max(points["gap"].to_numpy() + errors)))
+    there, back = (lambda gap: np.sign(gap) * np.sqrt(np.abs(gap))), (lambda root: np.sign(root) * np.square(root))
+    axes.set_yscale("function", functions=(there, back))
     axes.set_ylim(-0.004 * top, top)
     axes.yaxis.set_major_locator(FixedLocator(gap_ticks(top)))
     axes.yaxis.set_minor_locator(FixedLocator([]))
@@ -336,17 +311,8 @@ def short(value: float, _: object = None) -> str:
     return f"{value:g}"
 
 
-def _root(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sign(values) * np.sqrt(np.abs(values))
-
-
-def _square(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sign(values) * np.square(values)
-
-
 def _with_words(drawing: str, alt: str) -> str:
+    """The drawing with its words for people who cannot see it, as a label and as a title."""
     words = escape(alt)
-    found = re.search(r"<svg [^>]*>", drawing)
-    assert found is not None  # that is how an SVG file begins
-    opened = f'<svg role="img" aria-label="{words}" {found[0].removeprefix("<svg ")}\n <title>{words}</title>'
-    return drawing[: found.start()] + opened + drawing[found.end() :]
+    before, attributes, after = re.split(r"<svg ([^>]*>)", drawing, maxsplit=1)
+    return f'{before}<svg role="img" aria-label="{words}" {attributes}\n <title>{words}</title>{after}'

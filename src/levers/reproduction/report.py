@@ -81,13 +81,8 @@ def markdown(reproduction: Reproduction, claims: Sequence[Claim], figures: Path)
     """The page. `figures` is the folder of the PNG files, seen from the page."""
     settings, summary = reproduction.settings, reproduction.summary
     made = f"Size {settings.size}, seed {settings.seed}; each point: {worlds_and_repeats(reproduction)}."
-    parts = [
-        f"# {TITLE}",
-        ABOUT,
-        f"{plain_text(made)} {READING}",
-        "## Claims of the paper",
-        plain_text(counted(claims)),
-    ]
+    first = [f"# {TITLE}", ABOUT, f"{plain_text(made)} {READING}"]
+    parts = [*first, "## Claims of the paper", plain_text(counted(claims))]
     if claims:
         cells = [(c.experiment, f"{c.name}: {c.sentence}", c.measured, c.verdict, c.why) for c in claims]
         parts.append(table(CLAIMS_HEADER, cells))
@@ -125,9 +120,8 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
     """The page, with the SVG drawings of the experiments in it."""
     summary = reproduction.summary
     made = "".join(f'<tr><th scope="row">{a}</th><td>{escape(b)}</td></tr>\n' for a, b in made_with(reproduction))
-    sections = [
-        _section(name, drawing, summary.filter(pl.col("experiment") == name)) for name, drawing in drawings.items()
-    ]
+    points = {name: summary.filter(pl.col("experiment") == name) for name in drawings}
+    sections = [_section(name, drawing, points[name]) for name, drawing in drawings.items()]
     body = f"""<p>{ABOUT}</p>
 <h2>Settings</h2>
 <table>
@@ -168,14 +162,11 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 
 def _numbers(points: pl.DataFrame, title: str, x_label: str) -> str:
-    header, lines = by_contender(
-        points,
-        x_label,
-        lambda row: (
-            f"{amount(row['runs'], row['runs_se'])}<small>gap {row['gap']:.3f}</small>"
-            f"<small>{row['failures']} of {row['n']} failed</small>"
-        ),
-    )
+    def cell(row: dict[str, Any]) -> str:
+        gap = f"<small>gap {row['gap']:.3f}</small><small>{row['failures']} of {row['n']} failed</small>"
+        return amount(row["runs"], row["runs_se"]) + gap
+
+    header, lines = by_contender(points, x_label, cell)
     rows = [
         f'<tr><td>{escape(panel)}</td><th scope="row">{x}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
         for panel, x, *cells in lines
@@ -206,9 +197,7 @@ def worlds_and_repeats(reproduction: Reproduction) -> str:
     n_worlds, n_repeats = WORLDS_AND_REPEATS[reproduction.settings.size]
     by_point = reproduction.runs.group_by("experiment", "panel", "x", "contender").len("n")
     counts = by_point.group_by("experiment", "contender").agg(pl.col("n").max())
-    repeats = {
-        (experiment, contender): n for experiment, contender, n in counts.iter_rows() if n < n_worlds * n_repeats
-    }
+    repeats = {(name, contender): n for name, contender, n in counts.iter_rows() if n < n_worlds * n_repeats}
     fewer: dict[int, list[str]] = {}
     for contender in in_order(sorted(contender for _, contender in repeats)):
         by_n: dict[int, list[str]] = {}
@@ -240,9 +229,8 @@ def again(reproduction: Reproduction) -> str:
     """The commands that make the same results."""
     names, settings = reproduction.names, reproduction.settings
     whats = (ALL,) if names == tuple(SWEEPS) else names
-    return "\n".join(
-        f"levers reproduce {what} --size {settings.size} --seed {settings.seed} -o results" for what in whats
-    )
+    options = f"--size {settings.size} --seed {settings.seed} -o results"
+    return "\n".join(f"levers reproduce {what} {options}" for what in whats)
 
 
 def counted(claims: Sequence[Claim]) -> str:

@@ -76,7 +76,7 @@ def all_tasks(what: str, size: str, seed: int = 0) -> tuple[tuple[str, ...], lis
     names = tuple(SWEEPS) if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
     check_choice("size", size, SIZES)
     check_count("seed", seed, 0)
-    return names, [task.seeded(seed) for name in names for task in SWEEPS[name].tasks(size)]
+    return names, [task for name in names for task in SWEEPS[name].tasks(size, seed)]
 
 
 def fingerprint(size: str) -> str:

@@ -1,7 +1,7 @@
 """The paper's experiments: points along an axis, and which methods are compared at each."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from levers.core.certificates.sample_size import SCHEDULES
@@ -105,13 +105,8 @@ class Point:
 
     def comparison(self, contender: Contender, seed: int) -> Comparison:
         """The comparison in which this contender runs here."""
-        return Comparison(
-            **dict(self.settings),
-            algorithms=(contender.algorithm,),
-            schedule=contender.schedule,
-            seed=seed,
-            make_worlds=False,
-        )
+        own: dict[str, Any] = {"algorithms": (contender.algorithm,), "schedule": contender.schedule}
+        return Comparison(**dict(self.settings), **own, seed=seed, make_worlds=False)
 
 
 @dataclass(frozen=True)
@@ -129,11 +124,11 @@ class Sweep:
         """A sweep from a function that gives the points of a size."""
         return cls(name, title, x_label, {size: tuple(points(size)) for size in SIZES}, caption)
 
-    def tasks(self, size: str) -> "list[Task]":
+    def tasks(self, size: str, seed: int = 0) -> "list[Task]":
         """All pairs of point and world."""
         check_choice("size", size, SIZES)
         worlds = range(WORLDS_AND_REPEATS[size][0])
-        return [Task(self.name, i, world, size) for i in range(len(self.points[size])) for world in worlds]
+        return [Task(self.name, i, world, size, seed) for i in range(len(self.points[size])) for world in worlds]
 
 
 @dataclass(frozen=True)
@@ -150,10 +145,6 @@ class Task:
     def key(self) -> str:
         """The name of the file that its results are kept in."""
         return f"{self.sweep}-{self.point:03d}-{self.world:03d}"
-
-    def seeded(self, seed: int) -> "Task":
-        """The same with another seed."""
-        return replace(self, seed=seed)
 
 
 def _parents_points(size: str) -> Iterable[Point]:

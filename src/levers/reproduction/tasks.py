@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.registry import make_algorithm
+from levers.experiments.compare import judged
 from levers.experiments.runner import run_by_phases, run_on_world
 from levers.reproduction.results import Row
 from levers.reproduction.sweeps import (
@@ -21,7 +22,7 @@ from levers.reproduction.sweeps import (
     Task,
 )
 from levers.worlds.named import needle_world
-from levers.worlds.scm import World, gap, true_parents
+from levers.worlds.scm import World
 
 _MOST_NEEDLE_REPEATS = 5  # runs on each needle world, at most: naive search is slow
 
@@ -55,10 +56,8 @@ def _rows(task: Task, point: Point, contender: Contender) -> Iterator[Row]:
     for repeat in range(n_repeats):
         seed = np.random.SeedSequence(task.seed, spawn_key=(*entry.seed_key, repeat))
         verdict = entry.run(entry.algorithm, entry.world, seed)
-        loss = gap(entry.world, verdict.assignment.codes)
-        exact = None if verdict.parents is None else set(verdict.parents) == set(true_parents(entry.world))
         where = (task.sweep, point.panel, point.x, contender.label, task.world, repeat)
-        yield Row(*where, verdict.n_runs, loss, loss > entry.tolerance, exact, entry.limit)
+        yield Row(*where, *judged(verdict, entry.world, entry.tolerance), entry.limit)
 
 
 def _random_entry(task: Task, point: Point, contender: Contender) -> _Entry:

@@ -34,13 +34,15 @@ def check_contract(algorithm: Algorithm, make_answer: Callable[[], Answer], seed
     plain = _run(algorithm, make_answer(), np.random.default_rng(seed), saved=False)
     unchecked = restored(type(algorithm), {f.name: getattr(algorithm, f.name) for f in fields(algorithm) if f.init})
     saved = _run(unchecked, make_answer(), np.random.default_rng(seed), saved=True)
-    if to_json(plain) != to_json(saved):
-        raise AssertionError(f"{algorithm.name}: a run that was saved between steps ended differently")
-    if to_json(from_json(to_json(plain), Verdict)) != to_json(plain):
-        raise AssertionError(f"{algorithm.name}: the verdict does not survive being saved")
-    if plain.algorithm != algorithm.name:
-        raise AssertionError(f"{algorithm.name}: the verdict says that {plain.algorithm!r} gave it")
+    _require(to_json(plain) == to_json(saved), algorithm, "a run that was saved between steps ended differently")
+    _require(to_json(_through_json(plain)) == to_json(plain), algorithm, "the verdict does not survive being saved")
+    _require(plain.algorithm == algorithm.name, algorithm, f"the verdict says that {plain.algorithm!r} gave it")
     return plain
+
+
+def _require(kept: bool, algorithm: Algorithm, broken: str) -> None:
+    if not kept:
+        raise AssertionError(f"{algorithm.name}: {broken}")
 
 
 def _run(algorithm: Algorithm, answer: Answer, rng: np.random.Generator, saved: bool) -> Verdict:
@@ -50,38 +52,35 @@ def _run(algorithm: Algorithm, answer: Answer, rng: np.random.Generator, saved: 
         again = copy.deepcopy(rng)
         step = algorithm.ask(state, rng)
         if isinstance(step, Verdict):
-            if step.n_runs != total or sum(n for _, n in step.runs_by_stage) != total:
-                raise AssertionError(f"{algorithm.name}: the verdict counts {step.n_runs} runs, {total} were made")
+            counted = step.n_runs == sum(n for _, n in step.runs_by_stage) == total
+            _require(counted, algorithm, f"the verdict counts {step.n_runs} runs, {total} were made")
             return step
         repeated = algorithm.ask(state, again)
-        if not isinstance(repeated, Batch) or to_json(repeated) != to_json(step):
-            raise AssertionError(f"{algorithm.name}: asking again with the same randomness gave other runs")
+        same = isinstance(repeated, Batch) and to_json(repeated) == to_json(step)
+        _require(same, algorithm, "asking again with the same randomness gave other runs")
         total += step.n_runs
         before = to_json(state)
         _check_reports(algorithm, state, step)
         batch, outcomes = answer(step)
         _check_refusals(algorithm, state, batch, outcomes)
         if saved:
-            state = _through_json(state)
-            batch = _through_json(batch)
+            state, batch = _through_json(state), _through_json(batch)
             rng = _generator_through_json(rng)
         told = algorithm.tell(state, batch, outcomes)
-        if to_json(state) != before:
-            raise AssertionError(f"{algorithm.name}: tell changed the state it was given")
+        _require(to_json(state) == before, algorithm, "tell changed the state it was given")
         state = told
 
 
 def _check_reports(algorithm: Algorithm, state: Any, batch: Batch) -> None:
     """What studies ask of a state besides runs: nothing of it may fail, nor contradict what is promised of it."""
     progress, outlook = algorithm.progress(state), algorithm.outlook(state, batch.n_runs)
-    if progress.finished:
-        raise AssertionError(f"{algorithm.name}: progress says it is the end, and ask has more runs")
+    _require(not progress.finished, algorithm, "progress says it is the end, and ask has more runs")
     if progress.leaders:
         algorithm.problem.space.assignment(progress.leaders)
-    if any(n is not None and n < 0 for n in (outlook.likely, outlook.worst_case)):
-        raise AssertionError(f"{algorithm.name}: the outlook has fewer runs than none: {outlook}")
-    if not algorithm.certifies_early and algorithm.interim(state) is not None:
-        raise AssertionError(f"{algorithm.name}: interim says something although certifies_early is False")
+    possible = all(n is None or n >= 0 for n in (outlook.likely, outlook.worst_case))
+    _require(possible, algorithm, f"the outlook has fewer runs than none: {outlook}")
+    silent = algorithm.certifies_early or algorithm.interim(state) is None
+    _require(silent, algorithm, "interim says something although certifies_early is False")
 
 
 def _check_refusals(algorithm: Algorithm, state: Any, batch: Batch, outcomes: ArrayLike) -> None:

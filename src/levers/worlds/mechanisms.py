@@ -62,7 +62,6 @@ class Table:
 
     @property
     def reads_outcome(self) -> bool:
-        """Whether the outcome is a parent."""
         return self.bins is not None
 
     @cached_property
@@ -76,8 +75,7 @@ class Table:
         if self.bins is not None:
             assert outcomes is not None  # the world samples the outcome before its effects
             low, high = self.bins
-            rounded = np.clip(np.rint(outcomes), low, high).astype(np.int64) - low
-            index = index * (high - low + 1) + rounded
+            index = index * (high - low + 1) + np.clip(np.rint(outcomes), low, high).astype(np.int64) - low
         return index
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
@@ -87,7 +85,6 @@ class Table:
         return drawn
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
-        """The table's rows."""
         return self.cells[self._configuration(rows, None)]
 
 
@@ -99,10 +96,6 @@ class RandomTable:
 
     >>> RandomTable(4, seed=7).table.cells.shape
     (1, 4)
-    >>> RandomTable(6, parents=tuple(range(12)), sizes=(6,) * 12)
-    Traceback (most recent call last):
-    levers.errors.InvalidWorldError: a factor with 12 parents needs a table of 13,060,694,016 cells, more than the \
-20,000,000 held in memory; lower the degree or the levels, or cap the parents with max_in_degree
     """
 
     n_levels: int
@@ -122,7 +115,6 @@ class RandomTable:
 
     @property
     def reads_outcome(self) -> bool:
-        """Whether the outcome is a parent."""
         return self.bins is not None
 
     @cached_property
@@ -138,11 +130,9 @@ class RandomTable:
         return Table(cells, self.parents, self.sizes, self.bins)
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
-        """Draw a level per row."""
         return self.table.sample(rows, outcomes, rng)
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
-        """The table's rows."""
         return self.table.probabilities(rows)
 
 
@@ -161,9 +151,7 @@ class Computed:
     reads_outcome: bool = False
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
-        """Apply the rule."""
-        levels = self.rule(rows, np.zeros(len(rows)) if outcomes is None else outcomes)
-        return np.asarray(levels).astype(np.int16)
+        return np.asarray(self.rule(rows, np.zeros(len(rows)) if outcomes is None else outcomes), dtype=np.int16)
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
         """All weight on the rule's level."""

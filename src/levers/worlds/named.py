@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.space import Codes, Factor, Space
+from levers.core.space import Codes, Space
 from levers.errors import InvalidSettingError
 from levers.worlds.mechanisms import Computed, Mechanism, Table
 from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise
@@ -52,9 +52,7 @@ def collider_world() -> World:
     def rule(rows: Codes, outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(np.rint(outcomes + 2.0 * rows[:, 0]), low, high) - low
 
-    space = Space(
-        [Factor("X0", (0, 1, 2)), Factor("X1", (0, 1, 2)), Factor("C", tuple(range(low, high + 1)))],
-    )
+    space = Space.of({"X0": (0, 1, 2), "X1": (0, 1, 2), "C": range(low, high + 1)})
     child = Computed(high - low + 1, rule, parents=(0,), reads_outcome=True)
     return World(space, [even_table(3), even_table(3), child], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
 
@@ -65,9 +63,8 @@ def rare_level_world(rare: float = 1e-4) -> World:
     >>> rare_level_world().space.names
     ('X0', 'X1')
     """
-    common = (1.0 - rare) / 2
-    rarely_best = Table(np.array([[common, common, rare]]))
-    space = Space([Factor("X0", (0, 1, 2)), Factor("X1", (0, 1, 2))])
+    rarely_best = Table(np.array([[(1.0 - rare) / 2, (1.0 - rare) / 2, rare]]))
+    space = Space.of({"X0": (0, 1, 2), "X1": (0, 1, 2)})
     return World(space, [rarely_best, even_table(3)], AdditiveOutcome({0: _STEPS, 1: _STEPS}))
 
 
@@ -76,8 +73,7 @@ def needle_world(n_levels: Sequence[int], n_parents: int, height: float, rng: np
 
     Left to nature, no parent ever takes its level of the needle, so observing teaches nothing.
 
-    >>> world = needle_world([2, 2, 2], 2, 0.5, np.random.default_rng(0))
-    >>> len(world.outcome.parents)
+    >>> len(needle_world([2, 2, 2], 2, 0.5, np.random.default_rng(0)).outcome.parents)
     2
     """
     space = Space.sized(n_levels)
@@ -104,13 +100,11 @@ def factory_line() -> World:
     1119744
     """
     names = list(_LINE)
-    space = Space([Factor(name, levels) for name, (levels, _) in _LINE.items()])
+    space = Space.of({name: levels for name, (levels, _) in _LINE.items()})
     effects = {names.index(name): effect for name, (_, effect) in _LINE.items() if effect is not None}
     mechanisms: list[Mechanism] = [even_table(m) for m in space.n_levels]
     follows = np.array([[0.8, 0.15, 0.05], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.05, 0.25, 0.7]])
-    mechanisms[names.index("mould temperature")] = Table(
-        follows, parents=(names.index("melt temperature"),), sizes=(4,)
-    )
+    mechanisms[names.index("mould temperature")] = Table(follows, (names.index("melt temperature"),), sizes=(4,))
 
     def tightened(rows: Codes, outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
         return (outcomes < 3.0).astype(np.float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from levers.core.merging import connected
 from levers.core.space import Codes
@@ -73,22 +73,16 @@ class Interaction:
     factors: tuple[int, ...]
 
 
-class _NoisyOutcome:
+class _NoisyOutcome(Outcome):
     """An outcome that is its mean plus noise of one kind."""
 
     noise: Noise
 
     @property
     def noise_sd(self) -> float:
-        """The noise's standard deviation."""
         return self.noise.sd
 
-    def mean(self, rows: Codes) -> NDArray[np.float64]:
-        """The expected outcome of each row."""
-        raise NotImplementedError
-
     def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Mean plus noise."""
         return self.mean(rows) + self.noise.sample(len(rows), rng)
 
 
@@ -111,11 +105,9 @@ class AdditiveOutcome(_NoisyOutcome):
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.effects))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
-        """Sum of effects and interactions."""
         total = np.zeros(len(rows))
         for k in self.parents:
             total += np.asarray(self.effects[k])[rows[:, k]]
@@ -138,21 +130,18 @@ class AdditiveOutcome(_NoisyOutcome):
                 f"most {MAX_JOINT:,}, so use fewer levels or smaller interactions"
             )
 
-        def axis(values: Sequence[float], position: int) -> NDArray[np.float64]:
-            shape = [1] * len(group)
-            shape[position] = len(values)
-            return np.asarray(values).reshape(shape)
+        def axis(values: ArrayLike, position: int) -> NDArray[np.float64]:
+            return np.asarray(values).reshape([-1 if i == position else 1 for i in range(len(group))])
 
         table = np.zeros(sizes)
         for position, k in enumerate(group):
-            table = table + axis(self.effects[k], position)
+            table += axis(self.effects[k], position)
         for term in self.interactions:
             if term.factors[0] in group:
                 product: NDArray[np.float64] = np.full([1] * len(group), term.coefficient)
-                for k in term.factors:
-                    position = group.index(k)
-                    product = product * axis([float(i + 1) for i in range(sizes[position])], position)
-                table = table + product
+                for position in map(group.index, term.factors):
+                    product = product * axis(np.arange(1.0, sizes[position] + 1), position)
+                table += product
         found = np.unravel_index(int(np.argmax(table)), sizes)
         return {k: int(level) for k, level in zip(group, found, strict=True)}
 
@@ -178,7 +167,6 @@ class BernoulliOutcome:
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.effects))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
@@ -186,11 +174,9 @@ class BernoulliOutcome:
         return self.base + AdditiveOutcome(self.effects).mean(rows)
 
     def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Zeros and ones."""
         return (rng.random(len(rows)) < self.mean(rows)).astype(np.float64)
 
     def best(self) -> dict[int, int]:
-        """Found factor by factor."""
         return AdditiveOutcome(self.effects).best()
 
 
@@ -208,7 +194,6 @@ class NeedleOutcome(_NoisyOutcome):
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the parents."""
         return tuple(sorted(self.needle))
 
     def mean(self, rows: Codes) -> NDArray[np.float64]:
@@ -217,5 +202,4 @@ class NeedleOutcome(_NoisyOutcome):
         return np.where(hit, self.height, 0.0)
 
     def best(self) -> dict[int, int]:
-        """The needle."""
         return dict(self.needle)

@@ -42,7 +42,20 @@ def random_world(
     >>> world.space.n_factors, len(world.outcome.parents)
     (10, 3)
     """
-    _check(n_factors, n_parents, levels, degree, outcome_bound, interaction, min_effect, max_in_degree)
+    check_count("n_factors", n_factors)
+    check_count("n_parents", n_parents, 1, n_factors)
+    check_count("the fewest levels", levels[0], 2)
+    check_count("the most levels", levels[1], levels[0])
+    check_positive("outcome_bound", outcome_bound)
+    if not (math.isfinite(degree) and degree >= 0):
+        raise InvalidSettingError(f"degree must be a number from 0 up, not {degree!r}")
+    if not 0 <= min_effect < outcome_bound:
+        allowed = f"between 0 and outcome_bound ({outcome_bound})"
+        raise InvalidSettingError(f"min_effect must lie {allowed}, not {min_effect!r}")
+    if interaction and n_parents < 4:
+        raise InvalidSettingError(f"interactions are products of up to 4 parents, but there are only {n_parents}")
+    if max_in_degree is not None:
+        check_count("max_in_degree", max_in_degree, 0)
     sizes = rng.integers(levels[0], levels[1] + 1, size=n_factors).tolist()
     order = rng.permutation(n_factors).tolist()
     causes = _random_causes(order, degree, max_in_degree, rng)
@@ -52,44 +65,12 @@ def random_world(
     outcome = AdditiveOutcome(effects, Noise(noise_sd, noise), terms)
     bins = _outcome_bins(outcome, sizes, noise_sd)
     comes_after = set(order[max(order.index(k) for k in parents) + 1 :])
-    mechanisms = [
-        RandomTable(
-            sizes[k],
-            parents=causes[k],
-            sizes=tuple(sizes[c] for c in causes[k]),
-            bins=bins if k in comes_after and rng.random() < 0.5 else None,
-            seed=int(rng.integers(2**63)),
-        )
-        for k in range(n_factors)
-    ]
+    mechanisms = []
+    for k in range(n_factors):
+        own_bins = bins if k in comes_after and rng.random() < 0.5 else None
+        read = tuple(sizes[c] for c in causes[k])
+        mechanisms.append(RandomTable(sizes[k], causes[k], read, own_bins, seed=int(rng.integers(2**63))))
     return World(Space.sized(sizes), mechanisms, outcome)
-
-
-def _check(
-    n_factors: int,
-    n_parents: int,
-    levels: tuple[int, int],
-    degree: float,
-    outcome_bound: float,
-    interaction: float,
-    min_effect: float,
-    max_in_degree: int | None,
-) -> None:
-    check_count("n_factors", n_factors)
-    check_count("n_parents", n_parents, 1, n_factors)
-    check_count("the fewest levels", levels[0], 2)
-    check_count("the most levels", levels[1], levels[0])
-    check_positive("outcome_bound", outcome_bound)
-    if not (math.isfinite(degree) and degree >= 0):
-        raise InvalidSettingError(f"degree must be a number from 0 up, not {degree!r}")
-    if not 0 <= min_effect < outcome_bound:
-        raise InvalidSettingError(
-            f"min_effect must lie between 0 and outcome_bound ({outcome_bound}), not {min_effect!r}"
-        )
-    if interaction and n_parents < 4:
-        raise InvalidSettingError(f"interactions are products of up to 4 parents, but there are only {n_parents}")
-    if max_in_degree is not None:
-        check_count("max_in_degree", max_in_degree, 0)
 
 
 def _random_causes(

@@ -8,8 +8,9 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from levers.core.model.level_index import Numbers
 from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidSpaceError, InvalidWorldError
 from levers.worlds.mechanisms import Mechanism
@@ -28,7 +29,7 @@ class Runs(NamedTuple):
     """What happened: the levels that each run had, and its outcome."""
 
     codes: Codes
-    outcomes: NDArray[np.float64]
+    outcomes: Numbers
 
 
 class World:
@@ -106,7 +107,7 @@ class World:
         natural = rows == FREE
         if not natural.any():
             return Runs(rows, self.outcome.sample(rows, rng))
-        outcomes: NDArray[np.float64] | None = None
+        outcomes: Numbers | None = None
         for k in self._order:
             if k is None:
                 outcomes = self.outcome.sample(rows, rng)
@@ -170,10 +171,8 @@ def best_assignment(world: World) -> Assignment:
     >>> best_assignment(collider_world())["X0"]
     2
     """
-    codes = [0] * world.space.n_factors
-    for k, level in world.outcome.best().items():
-        codes[k] = level
-    return world.space.assignment(codes)
+    best = world.outcome.best()
+    return world.space.assignment([best.get(k, 0) for k in range(world.space.n_factors)])
 
 
 def true_parents(world: World) -> tuple[str, ...]:
@@ -188,8 +187,7 @@ def gap(world: World, codes: ArrayLike) -> float:
     >>> gap(collider_world(), best_assignment(collider_world()).codes)
     0.0
     """
-    both = np.array([best_assignment(world).codes, np.asarray(codes)], dtype=np.int16)
-    best, this = world.outcome.mean(both)
+    best, this = world.outcome.mean(np.array([best_assignment(world).codes, np.asarray(codes)], dtype=np.int16))
     return float(best - this)
 
 
@@ -198,9 +196,7 @@ def can_draw_totals(outcome: Outcome) -> bool:
     return isinstance(outcome, AdditiveOutcome) and outcome.noise.kind == "gaussian"
 
 
-def draw_means(
-    outcome: Outcome, codes: Codes, repeats: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], float]:
+def draw_means(outcome: Outcome, codes: Codes, repeats: int, rng: np.random.Generator) -> tuple[Numbers, float]:
     """Run every row `repeats` times: the mean outcome of each row, and the sum of squares about these means.
 
     >>> outcome = AdditiveOutcome({0: (0.0, 1.0)})

@@ -10,7 +10,7 @@ import numpy as np
 from levers.algorithms.base import Batch, Problem
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.certificates.certificate import scale_needed
-from levers.core.certificates.limits import worst_gap
+from levers.core.certificates.limits import slippage_failures
 from levers.core.designs.design import Design, estimate_block, independent_effects
 from levers.core.model.moments import LevelSums
 from levers.core.space import Space
@@ -66,6 +66,15 @@ def additive_world(effects: Sequence[Sequence[float]], noise: Noise | None = Non
     sizes = [len(row) for row in effects]
     outcome: Outcome = AdditiveOutcome({k: tuple(row) for k, row in enumerate(effects)}, noise or Noise())
     return World(Space.sized(sizes), [even_table(m) for m in sizes], outcome)
+
+
+def worst_gap(levels: Sequence[int], scale: float) -> float:
+    """The equal gap, in tolerances, at which the balanced rule fails most often.
+
+    >>> worst_gap([2], 2.0)
+    1.0
+    """
+    return 1.0 / (1 + int(slippage_failures(levels, scale).argmax()))
 
 
 def slippage_world(n_factors: int, n_levels: int, noise: Noise | None = None) -> World:

@@ -124,9 +124,7 @@ def scale_needed(
     if certificate == "subgaussian":
         assert not reach  # a look with sub-Gaussian noise loses nothing, and needs no envelope
         return subgaussian_scale(levels, failure_prob)
-    proven = (
-        certificate == "proven" and max(levels) > 2
-    )  # with two levels each the slippage bound is proven, and cheaper
+    proven = certificate == "proven" and max(levels) > 2  # with two levels the slippage bound is proven, and cheaper
     most, slope = _chernoff(levels, failure_prob, proven, reach)
     if dp_work(levels, most, proven) > _MOST_CELLS:
         return most
@@ -167,26 +165,3 @@ def certified_levels(n_levels: Sequence[int], max_parents: int | None) -> tuple[
     """
     ordered = sorted(n_levels)
     return tuple(ordered if max_parents is None else ordered[len(ordered) - min(max_parents, len(ordered)) :])
-
-
-def runs_needed(
-    levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float, certificate: str = "slippage"
-) -> int:
-    """n_cap: the least number of runs whose certificate reaches the tolerance, n = ceil((u sigma / eps)^2).
-
-    >>> abs(runs_needed([2] * 10, 0.5, 0.1, 1.0) / 223 - 1) < 0.03
-    True
-    """
-    scale = scale_needed(tuple(sorted(levels)), failure_prob, certificate)
-    return math.ceil((scale * noise_sd / tolerance) ** 2)
-
-
-def tolerance_reached(
-    levels: Sequence[int], n_runs: int, failure_prob: float, noise_sd: float, certificate: str = "slippage"
-) -> float:
-    """The smallest tolerance that n runs certify: the inverse of `runs_needed`, eps = u sigma / sqrt(n).
-
-    >>> round(tolerance_reached([2] * 10, 223, 0.1, 1.0), 2)
-    0.5
-    """
-    return scale_needed(tuple(sorted(levels)), failure_prob, certificate) * noise_sd / math.sqrt(n_runs)

@@ -32,11 +32,8 @@ def instance_bound(effects: Sequence[Sequence[float]], tolerance: float, failure
     if failure_prob >= 0.5:
         return 0.0
     divergence = binary_divergence(failure_prob, 1 - failure_prob)
-    times = [
-        _selection_time(np.sort(max(row) - np.asarray(row))[1:] + tolerance, noise_sd)
-        for row in effects
-        if np.sort(max(row) - np.asarray(row))[1] > tolerance
-    ]
+    gaps = [np.sort(max(row) - np.asarray(row))[1:] for row in effects]
+    times = [_selection_time(behind + tolerance, noise_sd) for behind in gaps if behind[0] > tolerance]
     return divergence * max(times, default=0.0)
 
 
@@ -101,15 +98,6 @@ def slippage_failures(levels: Sequence[int], scale: float) -> NDArray[np.float64
         counts[:, 1:] += moved[:, :-1]
     enough = np.arange(n + 1) >= hits[:, None]
     return np.asarray((counts * enough).sum(axis=1))
-
-
-def worst_gap(levels: Sequence[int], scale: float) -> float:
-    """The equal gap, in tolerances, at which the balanced rule fails most often.
-
-    >>> worst_gap([2], 2.0)
-    1.0
-    """
-    return 1.0 / (1 + int(slippage_failures(levels, scale).argmax()))
 
 
 def necessary_runs(levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float) -> int:

@@ -6,6 +6,7 @@ entries occurs s^(e-2) times. Factors with fewer than s levels share out the spa
 factors of one copy orthogonal to each other: pair counts stay proportional.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -63,11 +64,7 @@ def finite_field(order: int) -> Field:
     if order not in ORDERS:
         raise ValueError(f"no finite field of order {order} is made here; orders are {ORDERS}")
     numbers = np.arange(order)
-    if order not in _POLYNOMIALS:
-        add = (numbers[:, None] + numbers) % order
-        times = (numbers[:, None] * numbers) % order
-        return Field(order, add.astype(np.int16), times.astype(np.int16))
-    prime, rule = _POLYNOMIALS[order]
+    prime, rule = _POLYNOMIALS.get(order, (order, (0,)))  # with a prime order, numbers are their own only digit
     degree = len(rule)
     digits = np.stack([(numbers // prime**i) % prime for i in range(degree)], axis=1)
     weights = prime ** np.arange(degree)
@@ -89,9 +86,8 @@ def smallest_array(most_levels: int, n_factors: int) -> ArraySize | None:
 
     s^e runs carry (s^e - 1) / (s - 1) columns.
 
-    >>> smallest_array(6, 10), smallest_array(6, 30), smallest_array(2, 12)
-    (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343), ArraySize(order=2, \
-exponent=4, n_runs=16))
+    >>> smallest_array(6, 10), smallest_array(6, 30)
+    (ArraySize(order=9, exponent=2, n_runs=81), ArraySize(order=7, exponent=3, n_runs=343))
     """
     return min(sizes_of_arrays(most_levels, n_factors), key=lambda size: size.n_runs, default=None)
 
@@ -103,13 +99,12 @@ def sizes_of_arrays(most_levels: int, n_factors: int) -> tuple[ArraySize, ...]:
     >>> [size.n_runs for size in sizes_of_arrays(16, 12)]
     [256, 289, 361, 529, 625, 729, 841, 961, 1024]
     """
-    sizes: list[ArraySize] = []
-    for order in ORDERS:
-        if order >= most_levels:
-            exponent = 1
-            while (order**exponent - 1) // (order - 1) < n_factors:
-                exponent += 1
-            sizes.append(ArraySize(order, exponent, order**exponent))
+    sizes = []
+    for order in ORDERS[bisect_left(ORDERS, most_levels) :]:
+        exponent = 1
+        while (order**exponent - 1) // (order - 1) < n_factors:
+            exponent += 1
+        sizes.append(ArraySize(order, exponent, order**exponent))
     return tuple(sizes)
 
 
@@ -137,8 +132,10 @@ def rao_hamming(order: int, exponent: int, n_columns: int) -> Codes:
     if n_columns < n_points and order**exponent * n_points <= _MOST_KEPT:
         return rao_hamming(order, exponent, n_points)[:, :n_columns]  # cached once for any number of columns
     field = finite_field(order)
-    vectors = _vectors(order, exponent)
-    points = _projective_points(order, exponent)[:n_columns]
+    numbers = np.arange(order**exponent)
+    vectors = np.stack([(numbers // order ** (exponent - 1 - i)) % order for i in range(exponent)], axis=1)
+    leading = vectors[numbers, np.argmax(vectors != 0, axis=1)]
+    points = vectors[leading == 1][:n_columns]  # one vector per line through the origin: the first entry not 0 is 1
     rows = np.zeros((len(vectors), n_columns), dtype=np.int16)
     for i in range(exponent):
         rows = field.add[rows, field.times[vectors[:, i][:, None], points[:, i][None, :]]]
@@ -167,14 +164,15 @@ def collapsed_levels(order: int, sizes: Sequence[int], n_copies: int, rng: np.ra
     return levels
 
 
-def collapsed_copies(rows: Codes, levels: Codes) -> Codes:
+def collapsed_copies(size: ArraySize, levels: Codes) -> Codes:
     """Copies of an array, one for each row that `levels` has for a factor, with levels in place of symbols.
 
-    >>> rows = collapsed_copies(rao_hamming(3, 2, 2), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
+    >>> rows = collapsed_copies(ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0)))
     >>> np.bincount(rows[:, 0]).tolist(), np.bincount(rows[:, 1]).tolist()
     ([9, 9], [6, 6, 6])
     """
     n_factors, n_copies, order = levels.shape
+    rows = rao_hamming(size.order, size.exponent, n_factors)
     columns = np.empty((n_factors, n_copies, len(rows)), dtype=np.int16)
     at_once = max(_CELLS_AT_ONCE // max(n_copies * len(rows), 1), 1)
     for begin in range(0, n_factors, at_once):
@@ -188,9 +186,8 @@ def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> ND
     """The pair counts of those copies, without the rows: in a copy all pairs of symbols occur equally often.
 
     >>> size, levels = ArraySize(3, 2, 9), collapsed_levels(3, [2, 3], 2, np.random.default_rng(0))
-    >>> bool((collapsed_counts(size, [2, 3], levels)
-    ...     == pair_counts(collapsed_copies(rao_hamming(3, 2, 2), levels), [2, 3])).all())
-    True
+    >>> (collapsed_counts(size, [2, 3], levels) == pair_counts(collapsed_copies(size, levels), [2, 3])).all()
+    np.True_
     """
     starts = offsets(sizes)
     d, n_copies = int(starts[-1]), levels.shape[1]
@@ -207,10 +204,7 @@ def collapsed_counts(size: ArraySize, sizes: Sequence[int], levels: Codes) -> ND
 def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) -> bool:
     """Whether all factors are orthogonal: n n_ij = n_i n_j for levels of different factors (proportional counts).
 
-    With equal level counts this is strength 2.
-
-    >>> rows = rao_hamming(3, 2, 4)
-    >>> is_orthogonal(pair_counts(rows, [3] * 4), [3] * 4, 9)
+    >>> is_orthogonal(pair_counts(rao_hamming(3, 2, 4), [3] * 4), [3] * 4, 9)
     True
     """
     single = counts.diagonal()
@@ -221,18 +215,3 @@ def is_orthogonal(counts: NDArray[np.int64], sizes: Sequence[int], n_runs: int) 
     different = counts * n_runs != np.outer(single, single)
     different[level_pairs(tuple(sizes))] = False
     return not different.any()
-
-
-def _vectors(order: int, exponent: int) -> NDArray[np.int64]:
-    numbers = np.arange(order**exponent)
-    return np.stack([(numbers // order ** (exponent - 1 - i)) % order for i in range(exponent)], axis=1)
-
-
-def _projective_points(order: int, exponent: int) -> NDArray[np.int64]:
-    """One vector per line through the origin: those whose first non-zero entry is 1."""
-    vectors = _vectors(order, exponent)
-    nonzero = vectors != 0
-    first = np.argmax(nonzero, axis=1)
-    leading = vectors[np.arange(len(vectors)), first]
-    points: NDArray[np.int64] = vectors[nonzero.any(axis=1) & (leading == 1)]
-    return points

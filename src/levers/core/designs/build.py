@@ -8,17 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levers.core.designs.arrays import (
-    ArraySize,
-    collapsed_copies,
-    collapsed_counts,
-    collapsed_levels,
-    exact_array,
-    rao_hamming,
-    smallest_array,
-)
+from levers.core.designs import arrays
+from levers.core.designs.arrays import ArraySize, exact_array, smallest_array
 from levers.core.designs.design import Design
 from levers.core.designs.mixes import Mix, mixed_design, mixes
 from levers.core.designs.random import balanced_rows
@@ -51,13 +43,7 @@ LENGTHENED = 1.006
 """A design that was not enough is made longer than what it lacked by this factor, so that a second try is enough."""
 
 
-def make_design(
-    sizes: tuple[int, ...],
-    n_runs: int,
-    seed: int,
-    even: bool = False,
-    effort: Effort = "usual",
-) -> Design:
+def make_design(sizes: tuple[int, ...], n_runs: int, seed: int, even: bool = False, effort: Effort = "usual") -> Design:
     """A design of at least `n_runs` runs, the best that is found quickly; levels and runs are shuffled by the seed.
 
     Copies of the full factorial or of an exact array where they fit, else nearly orthogonal rows; for very many levels
@@ -66,7 +52,11 @@ def make_design(
     """
     rng = np.random.default_rng(seed)
     if factorial_fits(sizes, n_runs):
-        return _factorial(sizes, n_runs, rng)
+        n_cells = math.prod(sizes)
+        order = rng.permutation(np.tile(np.arange(n_cells), -(-n_runs // n_cells)))  # whole copies
+        rows = np.stack(np.unravel_index(order, sizes), axis=1).astype(np.int16)
+        rows.flags.writeable = False
+        return Design(rows, sizes, "full factorial")
     size = exact_array(sizes) or smallest_array(max(sizes), len(sizes))
     copies, rest = _copies_and_rest(size, sizes, n_runs, even)
     return assembled(sizes, size, copies, rest, rng, even, effort)
@@ -191,14 +181,15 @@ def assembled(
     """Copies of an array and a rest of nearly orthogonal or random rows, in random order."""
     parts, counts = [], np.zeros((sum(sizes), sum(sizes)), dtype=np.int64)
     if size is not None and copies:
-        levels = collapsed_levels(size.order, sizes, copies, rng)
-        parts.append(collapsed_copies(rao_hamming(size.order, size.exponent, len(sizes)), levels))
-        counts += collapsed_counts(size, sizes, levels)
+        levels = arrays.collapsed_levels(size.order, sizes, copies, rng)
+        parts.append(arrays.collapsed_copies(size, levels))
+        counts += arrays.collapsed_counts(size, sizes, levels)
     if rest:
         parts.append(rest_rows(sizes, rest, rng, effort))
         counts += pair_counts(parts[-1], sizes)
     rows = np.concatenate(parts)[rng.permutation(sum(len(part) for part in parts))]
-    if even and copies and _unevenness(counts, sizes, len(rows)) > MOST_UNEVEN:
+    rarity = 1 - counts.diagonal() * np.repeat(sizes, sizes) / len(rows)  # by what share each level is too rare
+    if even and copies and float(rarity.max()) > MOST_UNEVEN:
         rows, rest = evened(rows, sizes), rest or 1
         counts = pair_counts(rows, sizes)
     rows.flags.writeable = False
@@ -216,11 +207,6 @@ def rest_rows(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator, eff
     return np.concatenate([nearly_orthogonal(sizes, n, rng, effort) for n in lengths])
 
 
-def _unevenness(counts: NDArray[np.int64], sizes: tuple[int, ...], n_runs: int) -> float:
-    """By how much the rarest level of any factor is rarer than it should be, as a share."""
-    return float((1 - counts.diagonal() * np.repeat(sizes, sizes) / n_runs).max())
-
-
 def factorial_fits(sizes: tuple[int, ...], n_runs: float) -> bool:
     """Whether whole copies of the full factorial have about so many runs.
 
@@ -232,15 +218,6 @@ def factorial_fits(sizes: tuple[int, ...], n_runs: float) -> bool:
         return len(sizes) == 1
     beyond = math.ceil(n_runs / n_cells) * n_cells - n_runs
     return len(sizes) == 1 or beyond <= MOST_BEYOND * n_runs
-
-
-def _factorial(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Design:
-    """Whole copies of the full factorial."""
-    n_cells = math.prod(sizes)
-    order = rng.permutation(np.tile(np.arange(n_cells), -(-n_runs // n_cells)))
-    rows = np.stack(np.unravel_index(order, sizes), axis=1).astype(np.int16)
-    rows.flags.writeable = False
-    return Design(rows, sizes, "full factorial")
 
 
 def _copies_and_rest(size: ArraySize | None, sizes: tuple[int, ...], n_runs: int, even: bool) -> tuple[int, int]:

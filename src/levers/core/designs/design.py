@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from levers.core.designs.arrays import is_orthogonal
 from levers.core.model.fit import Fit
-from levers.core.model.level_index import Places, level_pairs, offsets, size_groups
+from levers.core.model.level_index import Numbers, Places, level_pairs, offsets, size_groups
 from levers.core.model.moments import LevelSums, Moments, pair_counts, residual_square
 from levers.core.space import Codes
 
@@ -25,14 +25,13 @@ class ContrastBlocks(NamedTuple):
     """
 
     contrasts: Places
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    values: Numbers
+    vectors: Numbers
 
     @property
-    def inverse(self) -> NDArray[np.float64]:
+    def inverse(self) -> Numbers:
         """The inverse information of each block."""
-        inverse: NDArray[np.float64] = (self.vectors / self.values[:, None, :]) @ self.vectors.swapaxes(1, 2)
-        return inverse
+        return np.asarray((self.vectors / self.values[:, None, :]) @ self.vectors.swapaxes(1, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,12 @@ class Design:
     """Runs over factors of the given sizes, and how precisely they estimate contrasts, measured on the rows themselves.
 
     `inflation` is the largest factor by which any combination of contrasts is less precise than in an ideal design of
-    as many runs; 1 is perfect. `mean_inflation` is its average over directions, `imbalance` the largest difference
-    between a pair count and its ideal, over the ideal.
+    as many runs; 1 is perfect.
 
     >>> from levers.core.designs.build import make_design
     >>> design = make_design((3, 3, 3), 9, seed=0)
-    >>> design.kind, design.n_runs, design.orthogonal, round(design.inflation, 6), design.imbalance
-    ('orthogonal array', 9, True, 1.0, 0.0)
+    >>> design.kind, design.n_runs, design.orthogonal, round(design.inflation, 6)
+    ('orthogonal array', 9, True, 1.0)
     """
 
     rows: Codes
@@ -81,7 +79,7 @@ class Design:
         return [ContrastBlocks(contrasts, *np.linalg.eigh(matrices)) for contrasts, matrices in _information(self)]
 
     @property
-    def inverse(self) -> NDArray[np.float64] | None:
+    def inverse(self) -> Numbers | None:
         """The inverse information of a design that is not orthogonal; None when a contrast is not determined."""
         return _inverse(self)
 
@@ -102,7 +100,7 @@ class Design:
         return max(float(np.linalg.eigvalsh(blocks).max(initial=0.0)) for _, blocks in self.error_blocks)
 
     @cached_property
-    def error_blocks(self) -> list[tuple[Places, NDArray[np.float64]]]:
+    def error_blocks(self) -> list[tuple[Places, Numbers]]:
         """Each factor's own block of the inverse information: the covariance of its errors, ideal being the identity.
 
         Factors with the same number of levels are stacked, with the positions of their contrasts.
@@ -133,26 +131,9 @@ class Design:
         """The inflation that a certificate must pay: for all factors at once, or for any one alone."""
         return self.single_inflation if single else self.inflation
 
-    @cached_property
-    def mean_inflation(self) -> float:
-        """The average over directions of 1 / eigenvalue."""
-        values = np.concatenate([blocks.values.ravel() for blocks in self.spectrum])
-        return float(np.mean(1.0 / values)) if values.min() > _DETERMINED else math.inf
-
-    @cached_property
-    def imbalance(self) -> float:
-        """max |n_ij m_k m_l / n - 1| over levels of different factors (of one factor: level counts)."""
-        ideal = self.n_runs / np.repeat(self.sizes, self.sizes).astype(np.float64)
-        expected = np.outer(ideal, ideal) / self.n_runs
-        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        apart = owner[:, None] != owner[None, :]
-        level = float(np.abs(self.counts.diagonal() / ideal - 1).max())
-        pairs = np.abs(self.counts / expected - 1)[apart]
-        return max(level, float(pairs.max(initial=0.0)))
-
 
 @lru_cache(maxsize=1)
-def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
+def _information(design: Design) -> list[tuple[Places, Numbers]]:
     """sqrt(m_k m_l)/n Q_k^T (N_kl - n_k n_l^T / n) Q_l: the whole matrix, or a block for each factor if orthogonal.
 
     One pair for each stack of blocks: positions of contrasts, and matrices. Only the last result is cached: it is asked
@@ -178,7 +159,7 @@ def _information(design: Design) -> list[tuple[Places, NDArray[np.float64]]]:
 
 
 @lru_cache(maxsize=1)
-def _inverse(design: Design) -> NDArray[np.float64] | None:
+def _inverse(design: Design) -> Numbers | None:
     """The inverse by Cholesky, with LAPACK called directly: for small matrices scipy's checks cost as much again."""
     [(_, [information])] = _information(design)
     from scipy.linalg.lapack import dpotrf, dpotri  # takes a while to load, and reading a study designs nothing
@@ -187,7 +168,7 @@ def _inverse(design: Design) -> NDArray[np.float64] | None:
     if failed or float(factor.diagonal().min()) ** 2 <= _DETERMINED:
         return None
     half = dpotri(factor, lower=1)[0]
-    inverse: NDArray[np.float64] = np.tril(half) + np.tril(half, -1).T
+    inverse: Numbers = np.tril(half) + np.tril(half, -1).T
     inverse.flags.writeable = False  # it is cached
     return inverse
 
@@ -205,22 +186,21 @@ class BlockEstimate:
     """
 
     sizes: tuple[int, ...]
-    values: NDArray[np.float64]
-    spreads: NDArray[np.float64]
+    values: Numbers
+    spreads: Numbers
     residual_square: float
     residual_dof: int
 
     @property
-    def effects(self) -> tuple[NDArray[np.float64], ...]:
+    def effects(self) -> tuple[Numbers, ...]:
         """The effects factor by factor."""
         return tuple(np.split(self.values, offsets(self.sizes)[1:-1]))
 
     @property
-    def differences(self) -> NDArray[np.float64]:
+    def differences(self) -> Numbers:
         """The differences of effects, pair by pair."""
         these, those = level_pairs(self.sizes)
-        difference: NDArray[np.float64] = self.values[these] - self.values[those]
-        return difference
+        return np.asarray(self.values[these] - self.values[those])
 
 
 def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
@@ -238,7 +218,9 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     sizes = design.sizes
     rounding = sums.n_runs * (_ROUNDING * sums.mean) ** 2
     if design.orthogonal:
-        values, spreads = _level_means(design, sums)
+        these, those = level_pairs(sizes)
+        counts = design.counts.diagonal().astype(np.float64)
+        values, spreads = sums.sums / counts, np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
     elif (inverse := design.inverse) is not None:
         values, spreads = _least_squares(design, inverse, sums)
     else:  # some contrast is not determined
@@ -250,16 +232,7 @@ def estimate_block(design: Design, sums: LevelSums) -> BlockEstimate:
     return BlockEstimate(sizes, values, spreads, left, sums.n_runs - rank)
 
 
-def _level_means(design: Design, sums: LevelSums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Values and spreads of an orthogonal design."""
-    these, those = level_pairs(design.sizes)
-    counts = design.counts.diagonal().astype(np.float64)
-    return sums.sums / counts, np.where(these == those, 0.0, 1 / counts[these] + 1 / counts[those])
-
-
-def _least_squares(
-    design: Design, inverse: NDArray[np.float64], sums: LevelSums
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _least_squares(design: Design, inverse: Numbers, sums: LevelSums) -> tuple[Numbers, Numbers]:
     """Values and spreads from the inverse information A^-1: contrasts are A^-1 z / n with covariance sigma^2/n A^-1."""
     groups, scaled = size_groups(design.sizes), inverse / design.n_runs
     moments = np.empty(len(scaled))
@@ -278,12 +251,8 @@ def _least_squares(
 
 
 def independent_effects(
-    design: Design,
-    effects: tuple[NDArray[np.float64], ...],
-    noise_sd: float,
-    rng: np.random.Generator,
-    single: bool = False,
-) -> tuple[NDArray[np.float64], ...]:
+    design: Design, effects: tuple[Numbers, ...], noise_sd: float, rng: np.random.Generator, single: bool = False
+) -> tuple[Numbers, ...]:
     """The effects with just enough noise added that errors are independent over factors and equal over levels.
 
     In contrast coordinates the errors have covariance sigma^2/n A^-1, A being the design's information. Adding
@@ -308,8 +277,5 @@ def independent_effects(
 
 def _single_spectrum(design: Design) -> list[ContrastBlocks]:
     """The spectrum of each factor's own information: the inverse of its error covariance."""
-    spectrum = []
-    for contrasts, covariances in design.error_blocks:
-        variances, vectors = np.linalg.eigh(covariances)
-        spectrum.append(ContrastBlocks(contrasts, 1.0 / variances, vectors))
-    return spectrum
+    spectra = ((contrasts, *np.linalg.eigh(covariances)) for contrasts, covariances in design.error_blocks)
+    return [ContrastBlocks(contrasts, 1.0 / variances, vectors) for contrasts, variances, vectors in spectra]

@@ -11,14 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.designs.arrays import (
-    ArraySize,
-    collapsed_copies,
-    collapsed_counts,
-    collapsed_levels,
-    rao_hamming,
-    sizes_of_arrays,
-)
+from levers.core.designs.arrays import ArraySize, collapsed_copies, collapsed_counts, collapsed_levels, sizes_of_arrays
 from levers.core.designs.design import Design
 from levers.core.model.moments import pair_counts
 from levers.core.space import Codes
@@ -95,7 +88,7 @@ def mixed_rows(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> Co
     >>> mixed_rows((3, 4, 2), mixes((3, 4, 2), 50.0)[0], np.random.default_rng(0)).shape
     (64, 3)
     """
-    return _rows(sizes, _levels(sizes, mix, rng))
+    return np.concatenate([collapsed_copies(size, levels) for size, levels in _levels(sizes, mix, rng)])
 
 
 def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int, more: Codes | None = None) -> Design:
@@ -108,12 +101,12 @@ def mixed_design(sizes: tuple[int, ...], mix: Mix, seed: int, more: Codes | None
     """
     rng = np.random.default_rng(seed)
     parts = _levels(sizes, mix, rng)
-    rows = _rows(sizes, parts)
+    rows = [collapsed_copies(size, levels) for size, levels in parts]
     counts: NDArray[np.int64] = np.sum([collapsed_counts(size, sizes, levels) for size, levels in parts], axis=0)
     if more is not None:
-        rows = np.concatenate([rows, more])
+        rows.append(more)
         counts += pair_counts(more, sizes)
-    shuffled = rng.permutation(rows)
+    shuffled = rng.permutation(np.concatenate(rows))
     shuffled.flags.writeable = False
     return Design(shuffled, sizes, "orthogonal arrays" if more is None else "nearly orthogonal", counts)
 
@@ -171,8 +164,3 @@ def _level_counts(
 def _levels(sizes: tuple[int, ...], mix: Mix, rng: np.random.Generator) -> list[tuple[ArraySize, Codes]]:
     """The arrays, and which levels stand for their symbols."""
     return [(size, collapsed_levels(size.order, sizes, copies, rng)) for size, copies in mix.parts]
-
-
-def _rows(sizes: tuple[int, ...], parts: list[tuple[ArraySize, Codes]]) -> Codes:
-    columns = len(sizes)
-    return np.concatenate([collapsed_copies(rao_hamming(s.order, s.exponent, columns), levels) for s, levels in parts])

@@ -60,7 +60,12 @@ class _Weights(NamedTuple):
         factor = np.asarray(sizes, dtype=np.float32)
         level = np.repeat(factor, sizes)
         level_total = level * np.bincount(places.ravel(), minlength=len(level)).astype(np.float32)
-        return cls(level, level_total, factor, factor.sum() - factor, _equal_factors(sizes))
+        equal_factors, first, place = [], 0, 0
+        for m, group in groupby(sizes):  # the fewer groups, the faster, so factors are best sorted by size
+            count = len(list(group))
+            equal_factors.append(_EqualFactors(slice(first, first + count), slice(place, place + count * m), m))
+            first, place = first + count, place + count * m
+        return cls(level, level_total, factor, factor.sum() - factor, equal_factors)
 
 
 class _Candidate(NamedTuple):
@@ -178,16 +183,6 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
     return improved
 
 
-def _equal_factors(sizes: Sequence[int]) -> list[_EqualFactors]:
-    """Neighbouring factors of one size, together. The fewer, the faster, so factors are best sorted by size."""
-    equal_factors, factor, place = [], 0, 0
-    for m, group in groupby(sizes):
-        count = len(list(group))
-        equal_factors.append(_EqualFactors(slice(factor, factor + count), slice(place, place + count * m), m))
-        factor, place = factor + count, place + count * m
-    return equal_factors
-
-
 def _swapped(candidate: _Candidate, weights: _Weights, share: float) -> Places | None:
     """The places after the best swaps in every column, or a share of these; None if none gains.
 
@@ -248,7 +243,9 @@ def evened(rows: Codes, sizes: Sequence[int]) -> Codes:
     weight = np.repeat(np.asarray(sizes, dtype=np.float32), sizes)
     used = np.zeros((n, int(starts[-1])), dtype=np.float32)
     for k in sorted(range(n_factors), key=lambda k: -sizes[k]):
-        wanted = _even_counts(np.bincount(even[:, k], minlength=sizes[k]))
+        counts = np.bincount(even[:, k], minlength=sizes[k])
+        wanted = np.full(sizes[k], n // sizes[k])
+        wanted[np.argsort(-counts, kind="stable")[: n % sizes[k]]] += 1  # the larger counts stay the larger ones
         used[:] = 0.0
         np.put_along_axis(used, even + starts[:-1], 1.0, axis=1)
         used[:, starts[k] : starts[k + 1]] = 0.0
@@ -280,13 +277,6 @@ def roughly_evened(rows: NDArray[np.integer], sizes: Sequence[int], rng: np.rand
     even = np.empty((n, n_factors), dtype=np.int16)
     even[order, np.arange(n_factors)[:, None]] = places - starts[:-1, None]
     return even
-
-
-def _even_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts that are equal up to one; the larger ones stay the larger ones."""
-    wanted = np.full(len(counts), counts.sum() // len(counts))
-    wanted[np.argsort(-counts, kind="stable")[: counts.sum() % len(counts)]] += 1
-    return wanted
 
 
 def _move(column: Codes, wanted: NDArray[np.int64], used: NDArray[np.float32], weighted: NDArray[np.float32]) -> None:

@@ -8,17 +8,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, fdtrc
 
 from levers.core.model.fit import Fit
+from levers.core.model.level_index import Numbers
 from levers.core.model.moments import Moments
 from levers.core.space import Codes
 
-Numbers: TypeAlias = NDArray[np.float64]
 MOST_RUNS = 20_000
 """The most runs that a check looks at; of more, an even sample is taken. Time grows with the runs, power is ample."""
 LEAST_DOF = 5
@@ -54,9 +54,7 @@ class Additive:
     fit: Fit
 
     @classmethod
-    def of(
-        cls, codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int], most_runs: int = MOST_RUNS
-    ) -> "Additive":
+    def of(cls, codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int], most_runs: int = MOST_RUNS) -> Self:
         """Fit the runs, or an even sample of `most_runs`. Shifts between blocks are allowed for by one more factor."""
         rows, y = np.atleast_2d(np.asarray(codes, dtype=np.int16)), np.asarray(outcomes, dtype=np.float64)
         if len(rows) > most_runs:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -198,15 +197,8 @@ def forecasts(
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
     estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. Standings are worked out
-    as they are asked for, many at once.
+    as they are asked for: the first alone, because mostly no other one is asked for after it, then many at once.
     """
-    return chain.from_iterable(_forecast_batches(evidence, growths, confidence, now, known))
-
-
-def _forecast_batches(
-    evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
-) -> Iterator[list[Standing]]:
-    """The forecasts in batches; the first growth alone, because mostly no other one is asked for after it."""
     information = np.maximum(evidence.information, _LEAST_INFORMATION)
     estimates = evidence.estimates
     shrunk = np.sign(estimates) * np.sqrt(np.maximum(estimates**2 - confidence.noise_sd**2 / information, 0.0))
@@ -215,7 +207,7 @@ def _forecast_batches(
     while begin < len(growths):
         grown = information * np.asarray(growths[begin:end])[:, None, None, None]
         begin, end = end, end + batch
-        yield _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
+        yield from _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.core.model.level_index import Numbers
 from levers.core.model.moments import Moments, residual_square
 from levers.errors import InvalidSettingError
 
@@ -26,8 +27,8 @@ class Fit:
 
     >>> rows = [[0, 0], [0, 1], [1, 0], [1, 1]]
     >>> fit = Fit(Moments.empty([2, 2]).add(rows, [0.0, 1.0, 5.0, 6.0]))
-    >>> fit.rank, round(fit.contrast(0, 1, 0), 6), round(fit.variance(0, 1, 0), 6)
-    (3, 5.0, 1.0)
+    >>> fit.rank, fit.level_effects(0).round(6).tolist(), fit.variances(0).round(6).tolist()
+    (3, [0.0, 5.0], [[0.0, 1.0], [1.0, 0.0]])
     """
 
     moments: Moments
@@ -42,7 +43,7 @@ class Fit:
         return np.flatnonzero(used)
 
     @cached_property
-    def _system(self) -> NDArray[np.float64]:
+    def _system(self) -> Numbers:
         """The normal equations with the constant swept out: G - c c^T / n."""
         if self.moments.n_runs == 0:
             raise InvalidSettingError("there are no runs to fit")
@@ -51,7 +52,7 @@ class Fit:
         return self.moments.counts[np.ix_(at, at)] - np.outer(c, c) / self.moments.n_runs
 
     @cached_property
-    def _factor(self) -> NDArray[np.float64] | None:
+    def _factor(self) -> Numbers | None:
         """The Cholesky factor, or None when the design leaves some contrast undetermined."""
         if self.moments.n_runs <= self._free.size:
             return None
@@ -66,7 +67,7 @@ class Fit:
         return factor if float(unexplained.min()) > _SINGULAR else None
 
     @cached_property
-    def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _spectrum(self) -> tuple[Numbers, Numbers]:
         """Eigenvalues above rounding error, and their eigenvectors: used when there is no Cholesky factor."""
         from scipy.linalg import eigh
 
@@ -80,7 +81,7 @@ class Fit:
         return 1 + (self._free.size if self._factor is not None else self._spectrum[0].size)
 
     @cached_property
-    def theta(self) -> NDArray[np.float64]:
+    def theta(self) -> Numbers:
         """One solution of the normal equations: 0 at each factor's reference level, nan where never used.
 
         Differences inside a factor are the estimated contrasts; the numbers themselves mean nothing else.
@@ -98,7 +99,7 @@ class Fit:
         return theta
 
     @cached_property
-    def inverse(self) -> NDArray[np.float64]:
+    def inverse(self) -> Numbers:
         """A generalised inverse on all d levels (zero at reference levels): contrast variances over sigma^2."""
         if self._factor is not None:
             from scipy.linalg.lapack import dpotri
@@ -108,21 +109,22 @@ class Fit:
         else:
             values, vectors = self._spectrum
             small = (vectors / values) @ vectors.T
-        full = np.zeros_like(self.moments.counts, dtype=np.float64)
-        full[np.ix_(self._free, self._free)] = small
-        return full
+        return self._over_all_levels(small)
 
     @cached_property
-    def _outside(self) -> NDArray[np.float64] | None:
+    def _outside(self) -> Numbers | None:
         """Each level's direction less its projection on the row space; None when everything is estimable."""
         if self._factor is not None:
             return None
         vectors = self._spectrum[1]
+        return self._over_all_levels(np.eye(self._free.size) - vectors @ vectors.T)
+
+    def _over_all_levels(self, small: Numbers) -> Numbers:
         full = np.zeros_like(self.moments.counts, dtype=np.float64)
-        full[np.ix_(self._free, self._free)] = np.eye(self._free.size) - vectors @ vectors.T
+        full[np.ix_(self._free, self._free)] = small
         return full
 
-    def pair_variances(self, these: NDArray[np.int64], those: NDArray[np.int64]) -> NDArray[np.float64]:
+    def pair_variances(self, these: NDArray[np.int64], those: NDArray[np.int64]) -> Numbers:
         """Variances over sigma^2 of the contrasts between pairs of levels of one factor, by position among all levels.
 
         (e_i - e_j)^T V_n^+ (e_i - e_j), and infinite where the design does not determine the contrast.
@@ -134,24 +136,15 @@ class Fit:
             known &= np.abs(self._outside[:, these] - self._outside[:, those]).max(axis=0) < _ESTIMABLE
         return np.where(known, spread, np.inf)
 
-    def level_effects(self, factor: int) -> NDArray[np.float64]:
-        """Theta restricted to one factor's levels."""
+    def level_effects(self, factor: int) -> Numbers:
+        """Theta restricted to one factor's levels: differences are contrasts, nan where a level was never used."""
         return self.theta[self.moments.offsets[factor] : self.moments.offsets[factor + 1]]
 
-    def variances(self, factor: int) -> NDArray[np.float64]:
+    def variances(self, factor: int) -> Numbers:
         """Variances over sigma^2 of all contrasts of a factor, as a matrix over its levels."""
         places = np.arange(self.moments.offsets[factor], self.moments.offsets[factor + 1])
         these, those = np.meshgrid(places, places, indexing="ij")
         return self.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)
-
-    def contrast(self, factor: int, i: int, j: int) -> float:
-        """The estimate of theta_k[i] - theta_k[j]; nan when a level was never used."""
-        effects = self.level_effects(factor)
-        return float(effects[i] - effects[j])
-
-    def variance(self, factor: int, i: int, j: int) -> float:
-        """The variance of that estimate over sigma^2; infinite where the design does not determine it."""
-        return float(self.variances(factor)[i, j])
 
     @property
     def residual_dof(self) -> int:

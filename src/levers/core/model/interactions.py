@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import LEAST_DOF, Additive, Numbers, f_ratio
+from levers.core.model.additivity import LEAST_DOF, Additive, f_ratio
 from levers.core.model.fit import Fit
+from levers.core.model.level_index import Numbers
 
 MOST_PARAMETERS = 1_000
 """Free effects of the additive model beyond which pairs are not screened."""

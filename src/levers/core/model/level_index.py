@@ -15,6 +15,8 @@ ActiveLevels: TypeAlias = tuple[tuple[int, ...], ...]
 """The surviving levels of each factor (S_1, ..., S_K)."""
 Places: TypeAlias = NDArray[np.int64]
 """Positions of levels, contrasts or pairs."""
+Numbers: TypeAlias = NDArray[np.float64]
+"""Effects, variances, matrices: all that is real."""
 _MAX_GROUP = 64  # factors of one group: what is gathered for a group stays small beside the matrix it is gathered from
 
 
@@ -62,16 +64,15 @@ def level_pairs(sizes: tuple[int, ...]) -> tuple[Places, Places]:
 class SizeGroup(NamedTuple):
     """Factors with the same number of levels m, so that one array operation serves all of them.
 
-    `factors` says which they are; `levels`, `contrasts` and `pairs` have a row of positions for each of them, pairs
-    being counted as in `level_pairs`. `basis` is the orthonormal contrast basis times sqrt(m), in which the information
-    matrix of an ideal design is the identity.
+    `levels`, `contrasts` and `pairs` have a row of positions for each of them, pairs being counted as in `level_pairs`.
+    `basis` is the orthonormal contrast basis times sqrt(m), in which the information matrix of an ideal design is the
+    identity.
     """
 
-    factors: Places
     levels: Places
     contrasts: Places
     pairs: Places
-    basis: NDArray[np.float64]
+    basis: Numbers
 
 
 @lru_cache(maxsize=64)
@@ -93,12 +94,12 @@ def size_groups(sizes: tuple[int, ...]) -> tuple[SizeGroup, ...]:
             levels = first_level[factors][:, None] + np.arange(m)
             contrasts = first_contrast[factors][:, None] + np.arange(m - 1)
             pairs = first_pair[factors][:, None] + np.arange(m * m)
-            groups.append(SizeGroup(factors, levels, contrasts, pairs, math.sqrt(m) * contrast_basis(m)))
+            groups.append(SizeGroup(levels, contrasts, pairs, math.sqrt(m) * contrast_basis(m)))
     return tuple(groups)
 
 
 @lru_cache(maxsize=256)
-def contrast_basis(m: int) -> NDArray[np.float64]:
+def contrast_basis(m: int) -> Numbers:
     """An orthonormal basis of the contrasts of m levels, as columns (Helmert).
 
     >>> contrast_basis(2).round(3).tolist()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
-from levers.core.model.level_index import offsets
+from levers.core.model.level_index import Numbers, offsets
 from levers.core.space import Codes
 from levers.core.validation import check_outcomes
 from levers.errors import InvalidSpaceError
@@ -37,7 +37,7 @@ class _OutcomeSums:
     n_runs: int
     mean: float
     square: float
-    sums: NDArray[np.float64]
+    sums: Numbers
     counts: NDArray[np.int64]
 
     @property
@@ -51,10 +51,8 @@ class _OutcomeSums:
         shift = other.mean - self.mean
         mean = self.mean + shift * other.n_runs / n
         square = self.square + other.square + shift**2 * self.n_runs * other.n_runs / n
-        sums = (self.sums + self.level_counts * (self.mean - mean)) + (
-            other.sums + other.level_counts * (other.mean - mean)
-        )
-        return type(self)(self.n_levels, n, mean, square, sums, self.counts + other.counts)
+        moved, other_moved = (s.sums + s.level_counts * (s.mean - mean) for s in (self, other))
+        return type(self)(self.n_levels, n, mean, square, moved + other_moved, self.counts + other.counts)
 
 
 @serialisable("LevelSums")
@@ -75,7 +73,12 @@ class LevelSums(_OutcomeSums):
 
     def add(self, codes: ArrayLike, outcomes: ArrayLike) -> "LevelSums":
         """The sums with more runs added."""
-        rows, y = _checked_runs(codes, outcomes, self.n_levels)
+        rows = np.atleast_2d(np.asarray(codes))
+        y = check_outcomes(outcomes, len(rows))
+        if rows.shape[1] != len(self.n_levels):
+            raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(self.n_levels)}")
+        if rows.size and (rows.min() < 0 or (rows >= np.asarray(self.n_levels)).any()):
+            raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
         if len(rows) == 0:
             return self
         mean = float(y.mean())
@@ -165,8 +168,7 @@ def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> 
     if n * d <= _ONE_HOT_CELLS // 4:  # so few cells that leaving levels out saves nothing
         whole = np.zeros((n, d), dtype=np.float32)
         whole.ravel()[(codes + (offsets(sizes)[:-1] + d * np.arange(n)[:, None])).ravel()] = 1
-        together: NDArray[np.int64] = np.rint(whole.T @ whole).astype(np.int64)
-        return together
+        return np.asarray(np.rint(whole.T @ whole), dtype=np.int64)
     p = int((sizes - 1).sum())
     starts = offsets(sizes - 1)[:-1]
     cross = np.zeros((p, p), dtype=np.int64)
@@ -210,21 +212,7 @@ def _cached_pair_counts(data: bytes, n_runs: int, n_levels: tuple[int, ...]) -> 
     return counts
 
 
-def _checked_runs(
-    codes: ArrayLike, outcomes: ArrayLike, n_levels: Sequence[int]
-) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
-    rows = np.atleast_2d(np.asarray(codes))
-    y = check_outcomes(outcomes, len(rows))
-    if rows.shape[1] != len(n_levels):
-        raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(n_levels)}")
-    if rows.size and (rows.min() < 0 or (rows >= np.asarray(n_levels)).any()):
-        raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
-    return rows, y
-
-
-def _by_level(
-    rows: NDArray[np.integer], y: NDArray[np.float64], n_levels: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _by_level(rows: NDArray[np.integer], y: Numbers, n_levels: Sequence[int]) -> tuple[Numbers, NDArray[np.int64]]:
     """The sum of y and the number of runs at each level."""
     d, starts = sum(n_levels), offsets(n_levels)[:-1]
     sums, counts = np.zeros(d), np.zeros(d, dtype=np.int64)
