@@ -96,6 +96,10 @@ class Levels:
     now: int
     tolerance: float | None
 
+    def end_of(self, mark: LevelMark) -> int:
+        """For how many runs a level was in play."""
+        return self.now if mark.row.ruled_out_after is None else mark.row.ruled_out_after
+
 
 def cut_note(n_drawn: int, n_rows: int) -> str:
     """A sentence for the caption when not all levels are drawn.
