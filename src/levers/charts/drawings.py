@@ -265,7 +265,7 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     if isinstance(data, RunsOnly):
         _counted(canvas, data)
         return
-    tolerance, end = data.tolerance, data.end
+    tolerance, end, (_, now_within) = data.tolerance, data.end, data.points[-1]
     entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
     if tolerance is not None:
         entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
@@ -289,12 +289,12 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
         with canvas.group(f"the end: likely after {end[0]:,} runs", "c-end"):
             canvas.line(x(end[0]), top, x(end[0]), bottom, "c-line c-thick")
     with canvas.coloured("c-lead"):
-        canvas.stairs([*data.points, (data.now, data.within)], x, y, "c-line c-thick")
+        canvas.stairs([*data.points, (data.now, now_within)], x, y, "c-line c-thick")
     for (runs, within), words in zip(data.points, data.words, strict=True):
         with canvas.group(words, "c-lead c-point"):
             canvas.mark("dot", x(runs), y(within), 3.5)
     with canvas.group(data.now_words, "c-now"):
-        canvas.mark("diamond", x(data.now), y(data.within), 6.5)
+        canvas.mark("diamond", x(data.now), y(now_within), 6.5)
     canvas.height = bottom + 40
 
 

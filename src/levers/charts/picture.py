@@ -194,9 +194,9 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
     figure, axes = new_axes(4.5)
     runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
     look, now = looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW
-    axes.step([*runs, data.now], [*reached, data.within], where="post", color=look.colour, linewidth=1.2)
+    axes.step([*runs, data.now], [*reached, reached[-1]], where="post", color=look.colour, linewidth=1.2)
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
-    axes.plot([data.now], [data.within], now.marker, color=now.colour, markersize=8, label=now.label)
+    axes.plot([data.now], reached[-1:], now.marker, color=now.colour, markersize=8, label=now.label)
     if data.tolerance is not None:
         text = f"tolerance {data.tolerance:g}"
         axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
@@ -242,7 +242,7 @@ def draw_history(data: History) -> Picture:
     """A dot for each outcome, the mean of each block, and what is predicted at the best setting."""
     found, best = data.outcomes, data.predicted
     figure, axes = new_axes(4.5)
-    n = found.n_outcomes
+    n = len(found.values)
     at, small = np.arange(1, n + 1), n > MOST_ROWS
     size, shade = (max(24_000 / n, 1.5), 0.4) if small else (12.0, 0.7)
     for which, look in ((~found.aside, looks.OUTCOME), (found.aside, looks.SET_ASIDE)):
@@ -268,7 +268,7 @@ def draw_history(data: History) -> Picture:
 def _boundaries(axes: Axes, data: History) -> None:
     """Thin lines between blocks, and the name of each stage; neither where they would run together."""
     found, drawn, free = data.outcomes, 0, 0.0
-    n = found.n_outcomes
+    n = len(found.values)
     for begin in found.starts[1:-1]:
         if begin - drawn >= n / 120:
             axes.axvline(begin + 0.5, color="black", linewidth=0.6, linestyle=(0, (2, 3)), alpha=0.6, zorder=0)
