@@ -1,7 +1,6 @@
 """Pages about several studies: the list, the demo, deleting one, comparing some, merging levers into another."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -148,7 +147,7 @@ def compare_page(request: Request, study: Annotated[list[str] | None, Query()] =
         n_left_out=max(len(wanted) - MOST_COMPARED, 0),
         most=MOST_COMPARED,
         views=views,
-        heads=[view.keep("headline", partial(Headline.of, view)) for view in views],
+        heads=[Headline.of(view) for view in views],
         bests=bests,
         factors=factors[:MOST_FACTORS],
         n_factors=len(factors),
