@@ -41,8 +41,8 @@ class Headline:
     """What a page says first."""
 
     def __init__(self, view: StudyView) -> None:
-        self.finished, self.status, self.best = view.is_finished, view.status, view.best
         status, best = view.status, view.best
+        self.finished, self.status, self.best = view.is_finished, status, best
         self.word = "Stop: there is a verdict" if self.finished else "Go on"
         self.runs = several(status.n_complete, "run", "runs") + (" made" if self.finished else " so far")
         if status.n_past:
@@ -53,11 +53,9 @@ class Headline:
         self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
         self.within = self.expected = ""
         if best is not None and best.within is not None:
-            sure, when = (
-                percent(1 - view.state.spec.failure_prob),
-                "" if self.finished else ", at whatever time you look",
-            )
-            self.within = f"within {number(best.within)} of the best with probability {sure}{when}"
+            sure = percent(1 - view.state.spec.failure_prob)
+            self.within = f"within {number(best.within)} of the best with probability {sure}"
+            self.within += "" if self.finished else ", at whatever time you look"
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
         self.bar = _bar(status)
