@@ -263,6 +263,8 @@ def test_forecast_of_other_algorithms_has_bars_of_runs() -> None:
         f"in this block: {to_go.now:,}",
         f"then in the worst case: {to_go.worst_case - to_go.now:,}",
     ]
+    ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block."
+    assert drawn(study)["forecast"].facts.caption.endswith(ahead)
 
 
 def test_imported_runs_count_on_the_axis_of_runs() -> None:
@@ -341,7 +343,7 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
         for j in range(2)
     ]
     view = StudyView("oven", running.state)
-    view.__dict__["effects"] = rows
+    view.keep("effects", lambda: rows)
     for key in ("effects", "elimination"):
         chart, _ = CHARTS[key].both(view)
         assert len(marks(chart, "c-row")) == MOST_LEVELS
@@ -353,11 +355,12 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
 
 def test_an_interval_that_goes_on_outside_ends_in_an_arrow(running: Study) -> None:
     view = StudyView("oven", running.state)
-    view.__dict__["effects"] = [
+    rows = [
         EffectRow("heat", "low", 9, 0.0, None, None, "leading", None),
         EffectRow("heat", "high", 9, 1.0, -1e6, 1e300, "in play", None),
         EffectRow("heat", "mid", 9, None, None, None, "in play", None),
     ]
+    view.keep("effects", lambda: rows)
     chart, _ = CHARTS["effects"].both(view)
     check([chart])
     assert "not known" in texts(chart, "c-muted")

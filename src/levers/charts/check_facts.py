@@ -53,22 +53,20 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if not proofs and not [one for one in found if one.t is not None]:
         why = "the outcomes so far do not tell levels apart. Ask for runs and tell their outcomes."
         return nothing_yet(heading, why, view)
-    names = [plain(one.factor) for one in found]
-    levels = [("", "") if one.contrast is None else (plain(one.better), plain(one.worse)) for one in found]
-    brief = [(short(one.factor), short(one.better), short(one.worse)) for one in found]
     bars: list[Bar] = []
     rows: list[Row] = []
-    for one, name, pair, (factor, better, worse) in zip(found, names, levels, brief, strict=True):
-        gain, needed = number(one.contrast), number(one.radius)
+    for one in found:
+        name, factor, gain, needed = plain(one.factor), short(one.factor), number(one.contrast), number(one.radius)
+        pair = ("", "") if one.contrast is None else (plain(one.better), plain(one.worse))
         rows.append((name, *pair, gain, needed, number(one.ratio), number(one.t), "yes" if one.shown else "no"))
         value = one.ratio if proofs else one.t
         if value is None or one.contrast is None:
             bars.append(Bar(name, None, "not known", f"{factor}: not known", one.shown))
             continue
-        words = f"{factor}: {better} gains {gain} over {worse}"
+        words = f"{factor}: {short(one.better)} gains {gain} over {short(one.worse)}"
         words += "" if one.radius is None else f"; {needed} is needed, so it is {'' if one.shown else 'not '}shown"
         bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
-    shown = [factor for one, (factor, _, _) in zip(found, brief, strict=True) if one.shown]
+    shown = [short(one.factor) for one in found if one.shown]
     if proofs:
         caption = f"{len(shown)} of {n} factors are shown to matter, all statements together holding with probability "
         caption += f"{100 * (1 - view.state.spec.failure_prob):g} %. A factor is shown when its bar passes 1"
@@ -85,7 +83,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if proofs:
         legend.append(Look("enough to be shown", "c-ink", "dashed"))
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
-    alt = f"Bars of the evidence for {n} factors, strongest: {brief[0][0]}. Shown to matter: {listed(shown) or 'none'}."
+    strongest = short(found[0].factor)
+    alt = f"Bars of the evidence for {n} factors, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
     header = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)

@@ -12,27 +12,8 @@ from markupsafe import Markup
 from levers.charts import check_facts, facts, looks
 from levers.charts.check_facts import Bars, Leftover
 from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
-from levers.charts.looks import BAR_SIGNS, SERIES, STANDINGS, Look
-from levers.charts.svg import (
-    NARROW,
-    SIZE,
-    SMALL,
-    WIDE,
-    Canvas,
-    Scale,
-    fitted,
-    label_room,
-    legend,
-    log_spanned,
-    placeholder,
-    short,
-    spanned,
-    stairs,
-    text_width,
-    wrapped,
-    x_axis,
-    y_axis,
-)
+from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, Look
+from levers.charts.svg import NARROW, SIZE, SMALL, WIDE, Canvas, Scale, fitted, short, spanned, text_width, wrapped
 from levers.charts.view import StudyView
 
 MOST_LEVELS = 150
@@ -45,8 +26,7 @@ MARGIN, NUMBERS = 12.0, 62.0
 """Room left of the bars, and right of them for their numbers."""
 
 LABELS = {"diamond": "c-text", "circle": "c-text", "cross": "c-muted c-struck"}
-BARS = {"diamond": "c-fill", "circle": "c-edge", "cross": "c-soft"}
-"""Classes of a level's name and of its bar, by its mark: the name of a level that was ruled out is struck out."""
+"""Classes of a level's name, by its mark: that of a level that was ruled out is struck out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +39,19 @@ class Part:
 
 
 def factor_parts(
-    marks: Sequence[LevelMark], top: float, rank: Callable[[Sequence[LevelMark]], float], most: int = MOST_LEVELS
+    marks: Sequence[LevelMark], top: float, rank: Callable[[LevelMark], float], most: int = MOST_LEVELS
 ) -> list[Part]:
-    """Where each level goes. When there are too many, the factors of highest rank come first and the rest is left out.
+    """Where each level goes. When there are too many, the factors of levels of highest rank come first.
 
     >>> from levers.studies.analysis.views import EffectRow
     >>> rows = [EffectRow(f, j, 9, float(f == "b"), None, None, "in play", None) for f in "abc" for j in range(2)]
     >>> marks = [LevelMark(row, row.factor, str(row.level), "") for row in rows]
-    >>> [(p.factor, len(p.levels)) for p in factor_parts(marks, 0, lambda r: r[0].row.loss or 0, most=3)]
+    >>> [(p.factor, len(p.levels)) for p in factor_parts(marks, 0, lambda mark: mark.row.loss or 0, most=3)]
     [('b', 2), ('a', 1)]
     """
     groups = [list(group) for _, group in groupby(marks, key=lambda mark: mark.row.factor)]
     if len(marks) > most:
-        groups.sort(key=rank, reverse=True)
+        groups.sort(key=lambda group: max(map(rank, group)), reverse=True)
     parts, y, left = [], top, most
     for group in groups:
         kept = group[:left]
@@ -93,15 +73,10 @@ class Frame:
 
     @classmethod
     def of(
-        cls,
-        canvas: Canvas,
-        levels: Levels,
-        looks: Sequence[Look],
-        rank: Callable[[Sequence[LevelMark]], float],
-        order: str,
+        cls, canvas: Canvas, levels: Levels, looks: Sequence[Look], rank: Callable[[LevelMark], float], order: str
     ) -> "Frame":
         """Below a legend. `order` says in which order factors come when not all levels can be drawn."""
-        top = legend(canvas, looks) + 22
+        top = canvas.legend(looks) + 22
         parts = factor_parts(levels.marks, top, rank)
         widest = max([text_width(short(mark.level), SIZE) for part in parts for _, mark in part.levels])
         bottom = parts[-1].levels[-1][0] + ROW / 2 + 4
@@ -112,8 +87,8 @@ class Frame:
 
     def rows(self, canvas: Canvas, scale: Scale, title: str, zero: float) -> list[tuple[float, LevelMark]]:
         """Draw the axis above and below, a line at `zero`, and a strip with the name of each factor; gives the rows."""
-        x_axis(canvas, scale, self.top, self.bottom, above=True)
-        x_axis(canvas, scale, self.top, self.bottom, title)
+        canvas.x_axis(scale, self.top, self.bottom, above=True)
+        canvas.x_axis(scale, self.top, self.bottom, title)
         canvas.line(scale(zero), self.top, scale(zero), self.bottom, "c-zero")
         for part in self.parts:
             canvas.rect(0, part.top, canvas.width, HEAD - 3, "c-stripe")
@@ -128,7 +103,8 @@ def draw_effects(canvas: Canvas, data: Levels) -> None:
     looks = [look for standing, look in STANDINGS.items() if standing in standings]
     if tolerance is not None:
         looks.append(Look(f"tolerance {tolerance:g}", "c-band", "band"))
-    frame = Frame.of(canvas, data, looks, _largest_loss, "Factors whose levels lose most come first")
+    order = "Factors whose levels lose most come first"
+    frame = Frame.of(canvas, data, looks, lambda mark: abs(mark.row.loss or 0.0), order)
     scale = _loss_scale(data, frame.labels, canvas.width - (8.0 if canvas.is_narrow else 54.0))
     if tolerance is not None:
         with canvas.group(f"tolerance {tolerance:g}", "c-band"):
@@ -159,56 +135,43 @@ def _loss_scale(data: Levels, begin: float, end: float) -> Scale:
     return spanned([0.0, *losses, *[min(max(v, -most), most) for v in ends], tolerance], begin, end)
 
 
-def _largest_loss(marks: Sequence[LevelMark]) -> float:
-    return max([abs(mark.row.loss or 0.0) for mark in marks])
-
-
 def draw_elimination(canvas: Canvas, data: Levels) -> None:
     """A bar for each level, as long as it was in play."""
-    now = data.now
     standings = {mark.row.standing for mark in data.marks}
-    looks = [
-        Look("ruled out after so many runs" if standing == "ruled out" else standing, look.css, BAR_SIGNS[look.mark])
-        for standing, look in STANDINGS.items()
-        if standing in standings
-    ]
-    frame = Frame.of(canvas, data, looks, _first_out, "Factors that lost a level first come first")
-    labels, scale = frame.labels, Scale(0.0, float(max(now, 1)), frame.labels, canvas.width - 46.0)
-    for y, mark in frame.rows(canvas, scale, "runs", now):
-        row, look = mark.row, STANDINGS[mark.row.standing]
-        end = now if row.ruled_out_after is None else row.ruled_out_after
+    bars = [look for standing, look in LEVEL_BARS.items() if standing in standings]
+    looks = [RULED_OUT if look.label == "ruled out" else look for look in bars]
+    order = "Factors that lost a level first come first"
+    frame = Frame.of(canvas, data, looks, lambda mark: -(mark.row.ruled_out_after or math.inf), order)
+    labels, scale = frame.labels, Scale(0.0, float(max(data.now, 1)), frame.labels, canvas.width - 46.0)
+    for y, mark in frame.rows(canvas, scale, "runs", data.now):
+        look, end = STANDINGS[mark.row.standing], data.end_of(mark)
         with canvas.group(mark.words, f"c-row {look.css}", (0, y - ROW / 2, canvas.width, ROW)):
             canvas.text(16, y, fitted(mark.level, labels - 20, SIZE), LABELS[look.mark])
-            fill = canvas.hatched(look.css) if look.mark == "circle" else None
-            canvas.rect(labels, y - 6, scale(end) - labels, 12, BARS[look.mark], fill)
+            canvas.bar(LEVEL_BARS[mark.row.standing], labels, y - 6, scale(end) - labels, 12)
             if look.mark == "cross":
                 canvas.mark("cross", scale(end), y, 4)
                 canvas.text(scale(end) + 8, y, f"{end:,}", "c-muted", size=SMALL)
 
 
-def _first_out(marks: Sequence[LevelMark]) -> float:
-    return -min([mark.row.ruled_out_after for mark in marks if mark.row.ruled_out_after is not None], default=2**62)
-
-
 def draw_bars(canvas: Canvas, data: Bars) -> None:
     """One bar below the other. An arrow ends a bar that would go on outside."""
-    top = legend(canvas, data.legend) + 8
+    top = canvas.legend(data.legend) + 8
     bottom = top + STEP * len(data.bars) + 6
     longest = max([bar.value for bar in data.bars if bar.value is not None], default=0.0)
     x = Scale(0.0, min(max(1.06 * longest, data.least), data.most), MARGIN, canvas.width - NUMBERS)
-    x_axis(canvas, x, top, bottom, data.axis)
+    canvas.x_axis(x, top, bottom, data.axis)
     if data.limit is not None:
         with canvas.coloured("c-ink"):
             canvas.line(x(data.limit), top, x(data.limit), bottom, "c-line c-dashed")
     for i, bar in enumerate(data.bars):
-        y, kind = top + STEP * i, (data.strong if bar.strong else data.weak).css
-        with canvas.group(bar.words, f"c-row c-bar {kind}", (0, y, canvas.width, STEP)):
+        y, look = top + STEP * i, data.strong if bar.strong else data.weak
+        with canvas.group(bar.words, f"c-row c-bar {look.css}", (0, y, canvas.width, STEP)):
             canvas.text(MARGIN, y + 10, fitted(bar.name, canvas.width - 2 * MARGIN, SIZE), "c-text c-halo")
             if bar.value is None:
                 canvas.text(MARGIN, y + 25, bar.text, "c-muted", size=SMALL)
                 continue
-            end, fill = x(bar.value), None if bar.strong else canvas.hatched(kind)
-            canvas.rect(x.begin, y + 19, end - x.begin, 11, "c-fill" if bar.strong else "c-edge", fill)
+            end = x(bar.value)
+            canvas.bar(look, x.begin, y + 19, end - x.begin, 11)
             if bar.value > x.high:
                 canvas.mark("right", end + 6, y + 24.5, 5)
             canvas.text(end + 16 if bar.value > x.high else end + 7, y + 24.5, bar.text, "c-muted", size=SMALL)
@@ -235,14 +198,14 @@ def draw_history(canvas: Canvas, data: History) -> None:
     if found.aside.any():
         entries.append(looks.SET_ASIDE)
     entries += [looks.BLOCK_MEAN] if best is None else [looks.BLOCK_MEAN, looks.PREDICTED]
-    top = legend(canvas, entries) + 44
+    top = canvas.legend(entries) + 44
     bottom = top + (220 if canvas.is_narrow else 260)
     y = spanned([float(found.values.min()), float(found.values.max()), *(best or ())], bottom, top)
-    left, right = label_room(y), canvas.width - 14.0
+    left, right = y.label_room, canvas.width - 14.0
     x = Scale(0.5, len(found.values) + 0.5, left + 6, right - (26 if best else 4))
     canvas.text(4, top - 32, data.axis, "c-text", size=SMALL)
-    x_axis(canvas, x, top, bottom, "run")
-    y_axis(canvas, y, left, right)
+    canvas.x_axis(x, top, bottom, "run")
+    canvas.y_axis(y, left, right)
     _boundaries(canvas, data, x, top, bottom)
     if many:
         canvas.note = " So many are drawn as bins: their mean, middle half and range."
@@ -301,28 +264,24 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     """What could be certified after each block, and the runs still to go."""
     if isinstance(data, RunsOnly):
         _counted(canvas, data)
-    else:
-        _certified(canvas, data)
-
-
-def _certified(canvas: Canvas, data: Steps) -> None:
-    tolerance, end = data.tolerance, data.end
+        return
+    tolerance, end, (_, now_within) = data.tolerance, data.end, data.points[-1]
     entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
     if tolerance is not None:
         entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
     if end is not None:
         entries.append(looks.LIKELY_TO_WORST if end[1] > end[0] else looks.END)
-    top = legend(canvas, entries) + 26
+    top = canvas.legend(entries) + 26
     bottom = top + (210 if canvas.is_narrow else 240)
     reached = [within for _, within in data.points] + ([] if tolerance is None else [tolerance])
-    y = log_spanned(reached, bottom, top) if data.log else spanned(reached, bottom, top, zero=True)
-    left, right = label_room(y), canvas.width - 14.0
-    x, title = runs_scale(data.points[0][0], max(data.now, end[1] if end else 0), left, right)
+    y = spanned(reached, bottom, top, zero=True, log=data.log)
+    left, right = y.label_room, canvas.width - 14.0
+    x = runs_scale(data.points[0][0], max(data.now, end[1] if end else 0), left, right)
     if end is not None and end[1] > end[0]:
         with canvas.group(f"the end: likely after {end[0]:,} runs, {end[1]:,} in the worst case", "c-end"):
-            canvas.rect(x(end[0]), top, x(end[1]) - x(end[0]), bottom - top, "c-edge", canvas.hatched("c-end"))
-    x_axis(canvas, x, top, bottom, title)
-    y_axis(canvas, y, left, right, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+            canvas.bar(looks.LIKELY_TO_WORST, x(end[0]), top, x(end[1]) - x(end[0]), bottom - top)
+    canvas.x_axis(x, top, bottom, "runs")
+    canvas.y_axis(y, left, right, "how far from the best it can be")
     if tolerance is not None:
         with canvas.group(f"the tolerance asked for: {tolerance:g}", "c-ink"):
             canvas.line(left, y(tolerance), right, y(tolerance), "c-line c-dashed")
@@ -330,52 +289,49 @@ def _certified(canvas: Canvas, data: Steps) -> None:
         with canvas.group(f"the end: likely after {end[0]:,} runs", "c-end"):
             canvas.line(x(end[0]), top, x(end[0]), bottom, "c-line c-thick")
     with canvas.coloured("c-lead"):
-        canvas.path(stairs([*data.points, (data.now, data.within)], x, y), "c-line c-thick")
+        canvas.stairs([*data.points, (data.now, now_within)], x, y, "c-line c-thick")
     for (runs, within), words in zip(data.points, data.words, strict=True):
         with canvas.group(words, "c-lead c-point"):
             canvas.mark("dot", x(runs), y(within), 3.5)
     with canvas.group(data.now_words, "c-now"):
-        canvas.mark("diamond", x(data.now), y(data.within), 6.5)
+        canvas.mark("diamond", x(data.now), y(now_within), 6.5)
     canvas.height = bottom + 40
 
 
-def runs_scale(first: float, last: float, begin: float, end: float) -> tuple[Scale, str]:
-    """An axis of runs, and what to write beside it."""
-    if first > 0 and last > SQUEEZED * first:
-        return log_spanned([first, last], begin, end), "runs (log scale)"
-    return spanned([0.0, last], begin, end, zero=True), "runs"
+def runs_scale(first: float, last: float, begin: float, end: float) -> Scale:
+    """An axis of runs."""
+    log = first > 0 and last > SQUEEZED * first
+    return spanned([first if log else 0.0, last], begin, end, zero=True, log=log)
 
 
 def _counted(canvas: Canvas, data: RunsOnly) -> None:
     """Runs only: these algorithms certify nothing before they end."""
-    kinds = {"bar": "c-fill", "hatch": "c-edge", "empty": "c-outline"}
-    top = legend(canvas, [look for look, _ in data.bars]) + 10
+    top = canvas.legend([look for look, _ in data.bars]) + 10
     x = Scale(0.0, float(sum([n for _, n in data.bars])), 12, canvas.width - 24.0)
-    x_axis(canvas, x, top, top + 56, "runs")
+    canvas.x_axis(x, top, top + 56, "runs")
     begin = 0
     for look, n in data.bars:
         with canvas.group(look.label, f"{look.css} c-point"):
-            fill = canvas.hatched(look.css) if look.mark == "hatch" else None
-            canvas.rect(x(begin), top + 12, x(begin + n) - x(begin), 32, kinds[look.mark], fill)
+            canvas.bar(look, x(begin), top + 12, x(begin + n) - x(begin), 32)
         begin += n
     canvas.height = top + 56 + 40
 
 
 def draw_compare(canvas: Canvas, data: Sequence[Line]) -> None:
     """One line for each study: how far from the best its leading setting can be."""
-    entries = [Look(line.label, css, f"line {mark}") for line, (css, mark) in zip(data, SERIES, strict=False)]
-    top = legend(canvas, entries) + 26
+    entries = [Look(line.label, css, f"dash {mark}") for line, (css, mark) in zip(data, SERIES, strict=False)]
+    top = canvas.legend(entries) + 26
     bottom = top + (230 if canvas.is_narrow else 260)
     reached = [within for line in data for _, within in line.points]
-    y = log_spanned(reached, bottom, top) if is_wide(reached) else spanned(reached, bottom, top, zero=True)
-    left = label_room(y)
+    y = spanned(reached, bottom, top, zero=True, log=is_wide(reached))
+    left = y.label_room
     runs = [n for line in data for n, _ in line.points] + [line.n_runs for line in data]
-    x, title = runs_scale(min(runs), max(runs), left, canvas.width - 14.0)
-    x_axis(canvas, x, top, bottom, title)
-    y_axis(canvas, y, left, canvas.width - 14.0, "how far from the best it can be" + (" (log scale)" if y.log else ""))
+    x = runs_scale(min(runs), max(runs), left, canvas.width - 14.0)
+    canvas.x_axis(x, top, bottom, "runs")
+    canvas.y_axis(y, left, canvas.width - 14.0, "how far from the best it can be")
     for line, (css, mark) in zip(data, SERIES, strict=False):
         with canvas.group(line.name, f"c-series {css}"):
-            canvas.path(stairs([*line.points, (line.n_runs, line.points[-1][1])], x, y), "c-line c-dash c-thick")
+            canvas.stairs([*line.points, (line.n_runs, line.points[-1][1])], x, y, "c-line c-dash c-thick")
             for j, ((n_runs, within), words) in enumerate(zip(line.points, line.words, strict=True), 1):
                 with canvas.group(words, "c-point"):
                     canvas.mark(mark, x(n_runs), y(within), 6 if line.ended and j == len(line.points) else 4)
@@ -390,7 +346,7 @@ def draw_residuals(canvas: Canvas, data: Leftover) -> None:
         entries.append(Look(f"beyond {FAR:g} standard deviations", "c-now", "cross"))
     if found.noise_sd is not None:
         entries.append(Look("two noise sds", "c-band", "band"))
-    top = legend(canvas, [*entries, looks.SHOULD_BE]) + ABOVE
+    top = canvas.legend([*entries, looks.SHOULD_BE]) + ABOVE
     half = float(width) if canvas.is_narrow else width / 2
     _against_fit(canvas, data, half, top)
     below = top + HEIGHT + BELOW + ABOVE if canvas.is_narrow else top
@@ -401,19 +357,17 @@ def draw_residuals(canvas: Canvas, data: Leftover) -> None:
 def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> None:
     found, bottom = data.residuals, top + HEIGHT
     noise = 0.0 if found.noise_sd is None else 2 * found.noise_sd
-    y = spanned([*found.residual.tolist(), noise, -noise], bottom, top)
-    x = spanned(found.fitted.tolist(), 48, right - 14)
+    residual, fit = found.residual.tolist(), found.fitted.tolist()
+    y, x = spanned([*residual, noise, -noise], bottom, top), spanned(fit, 48, right - 14)
     if noise:
         with canvas.coloured("c-band"):
             canvas.rect(x.begin, y(noise), x.end - x.begin, y(-noise) - y(noise), "c-soft")
-    x_axis(canvas, x, top, bottom, "expected by the fit")
-    y_axis(canvas, y, x.begin, x.end)
+    canvas.x_axis(x, top, bottom, "expected by the fit")
+    canvas.y_axis(y, x.begin, x.end)
     canvas.text(4, top - 16, "outcome less what was expected", size=SMALL)
     with canvas.coloured("c-ink"):
         canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
-    points = zip(found.fitted.tolist(), found.residual.tolist(), strict=True)
-    places = [(x(a), y(b)) for a, b in points]
-    _points(canvas, "c-point", places, (abs(found.standardised) > FAR).tolist(), data.words)
+    _points(canvas, "c-point", zip(map(x, fit), map(y, residual), found.standardised, data.words, strict=True))
 
 
 def _quantiles(canvas: Canvas, data: Leftover, left: float, top: float) -> None:
@@ -423,23 +377,20 @@ def _quantiles(canvas: Canvas, data: Leftover, left: float, top: float) -> None:
         for i, line in enumerate(wrapped("too few runs for standardised residuals", right - left - 80)):
             canvas.text((left + right) / 2, top + 80 + 18 * i, line, "c-muted", "middle")
         return
-    y = spanned([*found.observed.tolist(), *found.normal.tolist()], bottom, top)
-    x = spanned(found.normal.tolist(), left + 48, right - 14)
-    x_axis(canvas, x, top, bottom, "expected of a normal distribution")
-    y_axis(canvas, y, x.begin, x.end)
+    observed, normal = found.observed.tolist(), found.normal.tolist()
+    y, x = spanned([*observed, *normal], bottom, top), spanned(normal, left + 48, right - 14)
+    canvas.x_axis(x, top, bottom, "expected of a normal distribution")
+    canvas.y_axis(y, x.begin, x.end)
     with canvas.coloured("c-ink"):
         canvas.line(x(x.low), y(x.low), x(x.high), y(x.high), "c-line c-dashed")
-    points = zip(found.normal.tolist(), found.observed.tolist(), strict=True)
-    places = [(x(a), y(b)) for a, b in points]
-    _points(canvas, "c-quantile", places, (abs(found.observed) > FAR).tolist(), data.quantile_words)
+    _points(canvas, "c-quantile", zip(map(x, normal), map(y, observed), observed, data.quantile_words, strict=True))
 
 
-def _points(
-    canvas: Canvas, kind: str, places: Sequence[tuple[float, float]], far: Sequence[bool], words: Sequence[str]
-) -> None:
-    """A circle for each residual, a cross for those far from what a normal distribution gives."""
-    for (x, y), outside, text in zip(places, far, words, strict=True):
-        with canvas.group(text, f"{kind} {'c-now' if outside else 'c-lead'}"):
+def _points(canvas: Canvas, kind: str, points: Iterable[tuple[float, float, float, str]]) -> None:
+    """Place, standardised residual and words of each: a circle, or a cross where a normal distribution has nothing."""
+    for x, y, standardised, words in points:
+        outside = abs(standardised) > FAR
+        with canvas.group(words, f"{kind} {'c-now' if outside else 'c-lead'}"):
             canvas.mark("cross" if outside else "circle", x, y, 3.2 if outside else 2.4)
 
 
@@ -468,7 +419,7 @@ class Kind(Generic[S, T]):
         """Draw it; where there is nothing to draw, say so."""
         canvas = Canvas(self.key, width)
         if found.data is None:
-            placeholder(canvas, found.alt)
+            canvas.placeholder(found.alt)
         else:
             self.draw(canvas, found.data)
         said = replace(found, caption=found.caption + canvas.note) if canvas.note else found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.studies.analysis.views import EffectRow, Forecast
+from levers.studies.analysis.views import EffectRow
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -96,6 +96,10 @@ class Levels:
     now: int
     tolerance: float | None
 
+    def end_of(self, mark: LevelMark) -> int:
+        """For how many runs a level was in play."""
+        return self.now if mark.row.ruled_out_after is None else mark.row.ruled_out_after
+
 
 def cut_note(n_drawn: int, n_rows: int) -> str:
     """A sentence for the caption when not all levels are drawn.
@@ -150,7 +154,7 @@ def elimination_facts(view: StudyView) -> Facts[Levels]:
     heading, rows, now = "levels in play", view.effects, view.n_runs
     if len(view.state.known) < 2:
         why = "levels are ruled out when a block of runs is complete. Ask for runs and tell their outcomes;"
-        return nothing_yet(heading, f"{why} {view.forecast.now} are to go in this block.", view)
+        return nothing_yet(heading, f"{why} {view.status.to_go.now} are to go in this block.", view)
     words, cells = [], []
     for row in rows:
         after = row.ruled_out_after
@@ -199,7 +203,6 @@ class Steps:
     points: Sequence[tuple[int, float]]
     words: Sequence[str]
     now: int
-    within: float
     now_words: str
     tolerance: float | None
     end: tuple[int, int] | None
@@ -227,9 +230,9 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     points = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)]
     if not points:
         why = "nothing can be certified before a block of runs is complete. Ask for runs and tell their outcomes:"
-        return nothing_yet(heading, f"{why} {view.forecast}.", view)
+        return nothing_yet(heading, f"{why} {view.status.to_go}.", view)
     now, (_, within), spec = view.n_runs, points[-1], view.state.spec
-    to_go, ended = view.forecast, view.is_finished
+    to_go, ended = view.status.to_go, view.is_finished
     rows = [("after a block", str(x), number(y)) for x, y in points]
     rows.append(("now", str(now), number(within)))
     end = None
@@ -243,43 +246,32 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     reached = [y for _, y in points] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
     now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
-    steps = Steps(points, words, now, within, now_words, spec.tolerance, end, ended, is_wide(reached))
+    steps = Steps(points, words, now, now_words, spec.tolerance, end, ended, is_wide(reached))
     return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 
 def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
     """Runs only: these algorithms certify nothing before they end."""
-    now, to_go, spec = view.n_runs, view.forecast, view.state.spec
+    now, to_go, spec = view.n_runs, view.status.to_go, view.state.spec
+    ahead, rest = f"{to_go.now} runs to go in this block, then more", 0
+    if to_go.worst_case is not None:
+        ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block"
+        rest = to_go.worst_case - to_go.now
     if not now:
         why = "no outcome was told. Ask for runs and tell their outcomes:"
-        return nothing_yet(heading, f"{why} {to_go_words(to_go)}.", view)
-    rows = [("runs so far", str(now), number(None if view.verdict is None else view.verdict.tolerance))]
-    if to_go.now:
-        rows.append(("end of this block", str(now + to_go.now), number(None)))
-    rest = None if to_go.worst_case is None else to_go.worst_case - to_go.now
-    if to_go.worst_case is not None and rest:
-        rows.append(("end in the worst case", str(now + to_go.worst_case), number(spec.tolerance)))
+        return nothing_yet(heading, f"{why} {ahead}.", view)
+    caption = f"{spec.algorithm} certifies nothing before it ends, so only runs are shown: {ahead}."
     if view.verdict is not None:
         caption = f"{spec.algorithm} ended after {now:,} runs."
-    else:
-        caption = f"{spec.algorithm} certifies nothing before it ends, so only runs are shown: {to_go_words(to_go)}."
+    rows = [("runs so far", str(now), number(None if view.verdict is None else view.verdict.tolerance))]
     data = RunsOnly([(Look(f"runs so far: {now:,}", "c-lead", "bar"), now)])
     if to_go.now:
+        rows.append(("end of this block", str(now + to_go.now), number(None)))
         data.bars.append((Look(f"in this block: {to_go.now:,}", "c-end", "hatch"), to_go.now))
     if rest:
+        rows.append(("end in the worst case", str(now + to_go.now + rest), number(spec.tolerance)))
         data.bars.append((Look(f"then in the worst case: {rest:,}", "c-gone", "empty"), rest))
     return Facts(view.title, heading, caption, f"A bar of runs. {caption}", FORECAST_HEADER, rows, data)
-
-
-def to_go_words(to_go: Forecast) -> str:
-    """Runs to go of an algorithm that does not guess.
-
-    >>> to_go_words(Forecast(12, None, 90))
-    '90 runs to go in the worst case, 12 of them in this block'
-    """
-    if to_go.worst_case is None:
-        return f"{to_go.now} runs to go in this block, then more"
-    return f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block"
 
 
 # ---- history: outcomes in the order of telling
@@ -327,17 +319,15 @@ class Bins:
         >>> Bins.of(found, 2).mean.tolist(), Bins.of(found, 2).words()[0]
         ([2.0, 7.0], 'runs 1 to 2: mean 2, from 1 to 3')
         """
-        y, edges = found.values, np.linspace(0, found.n_outcomes, n_bins + 1).astype(np.int64)
+        y, edges = found.values, np.linspace(0, len(found.values), n_bins + 1).astype(np.int64)
         at = edges[:-1]
-        halves = [np.quantile(y[a:b], (0.25, 0.75)) for a, b in zip(at, edges[1:], strict=True)]
-        return cls(
-            edges,
+        mean, low, high = (
             np.add.reduceat(y, at) / np.diff(edges),
             np.minimum.reduceat(y, at),
             np.maximum.reduceat(y, at),
-            np.array(halves),
-            np.add.reduceat(found.aside.astype(np.int64), at),
         )
+        halves = [np.quantile(y[a:b], (0.25, 0.75)) for a, b in zip(at, edges[1:], strict=True)]
+        return cls(edges, mean, low, high, np.array(halves), np.add.reduceat(found.aside.astype(np.int64), at))
 
     def words(self) -> list[str]:
         """A line for each."""
@@ -360,7 +350,7 @@ def history_facts(view: StudyView) -> Facts[History]:
     ('1 outcomes in 1 blocks; dotted lines divide blocks.', [('1', '0', '1', 'screening', '3.5')])
     """
     heading, found, best = "outcomes in the order of telling", view.outcomes, view.best
-    values, n = found.values, found.n_outcomes
+    values, n = found.values, len(found.values)
     if not n:
         return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
     predicted, predicted_words = None, ""
@@ -451,20 +441,12 @@ def _line(view: StudyView) -> Line:
     words = [f"after {n_runs:,} runs: within {number(within)}" for n_runs, within in points]
     if words and view.is_finished:
         words[-1] = f"the verdict, {words[-1]}"
-    return Line(
-        name, short(view.name, 30), points, [f"{name}, {text}" for text in words], view.n_runs, view.is_finished
-    )
+    words = [f"{name}, {text}" for text in words]
+    return Line(name, short(view.name, 30), points, words, view.n_runs, view.is_finished)
 
 
 def _compare_cells(view: StudyView) -> Row:
-    spec, points = view.state.spec, view.steps
-    within = number(points[-1][1] if points else None)
+    spec, within = view.state.spec, number(view.steps[-1][1] if view.steps else None)
     asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance)
-    return (
-        plain(view.name),
-        spec.algorithm,
-        f"{view.n_runs}",
-        within,
-        asked,
-        "finished" if view.is_finished else "running",
-    )
+    state = "finished" if view.is_finished else "running"
+    return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, state)

@@ -26,7 +26,7 @@ class Look:
     """A thing in a chart: its name in the legend, the CSS class that gives its colour, and its mark.
 
     The mark differs wherever the colour does, so that nothing is told by colour alone. Things that are not points have
-    the sign of their legend instead: bar, hatch, band, empty, line, thick, dashed or interval.
+    the sign of their legend instead: bar, hatch, band, empty, line, dash, dashed, thick, or a mark after a line.
 
     >>> STANDINGS["in play"].colour, STANDINGS["in play"].marker
     ('#b35900', 'o')
@@ -59,13 +59,15 @@ STANDINGS = {
 }
 """How a level stands, as `levers.studies.analysis.views.EffectRow.standing` says it."""
 
-BAR_SIGNS = {"diamond": "bar", "circle": "hatch", "cross": "cross"}
-"""The sign of a level whose mark is a bar."""
+_BAR_MARKS = {"diamond": "bar", "circle": "hatch", "cross": "band"}
+LEVEL_BARS = {label: Look(label, look.css, _BAR_MARKS[look.mark]) for label, look in STANDINGS.items()}
+RULED_OUT = Look("ruled out after so many runs", "c-gone", "cross")
+"""Where levels are bars; and what ends the bar of one that was ruled out."""
 
 OUTCOME, SET_ASIDE = Look("outcome", "c-gone", "dot"), Look("set aside: corrected", "c-aside", "cross")
 MIDDLE_HALF, MEAN_AND_RANGE = Look("middle half", "c-gone", "band"), Look("mean and range", "c-gone", "line")
 BLOCK_MEAN = Look("block mean", "c-lead", "thick")
-PREDICTED = Look("predicted at the best setting, 95 %", "c-now", "interval")
+PREDICTED = Look("predicted at the best setting, 95 %", "c-now", "line diamond")
 """In the history of outcomes."""
 
 CERTIFIED = Look("certified after a block", "c-lead", "dot")

@@ -145,74 +145,58 @@ def draw_effects(data: Levels) -> Picture:
 
 
 def _dots(drawn: Rows, standing: str) -> None:
-    here = [(y, mark.row, mark.row.loss) for y, mark in drawn.of(standing) if mark.row.loss is not None]
+    places, losses, below, above = [], [], [], []
     for y, mark in drawn.of(standing):
-        if mark.row.loss is None:
+        loss, low, high = mark.row.loss, mark.row.low, mark.row.high
+        if loss is None:
             drawn.axes.annotate("not known", (0, y), (4, 0), textcoords="offset points", fontsize=7, va="center")
-    if not here:
+            continue
+        places.append(y)
+        losses.append(loss)
+        below.append(math.nan if low is None or high is None else loss - low)
+        above.append(math.nan if low is None or high is None else high - loss)
+    if not places:
         return
-    spans = [
-        (math.nan, math.nan) if row.low is None or row.high is None else (loss - row.low, row.high - loss)
-        for _, row, loss in here
-    ]
-    known = not all(math.isnan(low) for low, _ in spans)
-    look = STANDINGS[standing]
-    drawn.axes.errorbar(
-        [loss for _, _, loss in here],
-        [y for y, _, _ in here],
-        xerr=([low for low, _ in spans], [high for _, high in spans]) if known else None,
-        fmt=look.marker,
-        color=look.colour,
-        markersize=6 if look.mark == "diamond" else 5,
-        markerfacecolor="white" if look.mark == "circle" else look.colour,
-        elinewidth=1.2,
-        capsize=2,
-        zorder=3,
-        label=standing,
-    )
+    span, look = None if all(map(math.isnan, below)) else (below, above), STANDINGS[standing]
+    style: dict[str, Any] = {"color": look.colour, "elinewidth": 1.2, "capsize": 2, "zorder": 3, "label": standing}
+    style["markerfacecolor"] = "white" if look.mark == "circle" else look.colour
+    size = 6 if look.mark == "diamond" else 5
+    drawn.axes.errorbar(losses, places, xerr=span, fmt=look.marker, markersize=size, **style)
 
 
 def draw_elimination(data: Levels) -> Picture:
     """A bar for each level, as long as it was in play."""
-    drawn, now = level_rows(data.marks), data.now
+    drawn = level_rows(data.marks)
     axes = drawn.axes
     for standing, look in STANDINGS.items():
-        here = drawn.of(standing)
-        if not here:
+        places = [y for y, _ in drawn.of(standing)]
+        ends = [data.end_of(mark) for _, mark in drawn.of(standing)]
+        if not places:
             continue
-        ends = [now if mark.row.ruled_out_after is None else mark.row.ruled_out_after for _, mark in here]
-        axes.barh(
-            [y for y, _ in here],
-            ends,
-            height=0.6,
-            color=(look.colour, SOFT) if look.mark == "cross" else look.colour,
-            hatch="///" if look.mark == "circle" else None,
-            edgecolor="white",
-            linewidth=0,
-            label="ruled out, at the cross" if look.mark == "cross" else standing,
-        )
+        style: dict[str, Any] = {"color": look.colour, "label": standing, "edgecolor": "white", "linewidth": 0}
         if look.mark == "cross":
-            axes.plot(ends, [y for y, _ in here], "x", color=look.colour, markersize=5, clip_on=False)
-            for (y, _), end in zip(here, ends, strict=True):
+            style |= {"color": (look.colour, SOFT), "label": "ruled out, at the cross"}
+        axes.barh(places, ends, height=0.6, hatch="///" if look.mark == "circle" else None, **style)
+        if look.mark == "cross":
+            axes.plot(ends, places, "x", color=look.colour, markersize=5, clip_on=False)
+            for y, end in zip(places, ends, strict=True):
                 axes.annotate(f"{end:,}", (end, y), (6, 0), textcoords="offset points", fontsize=7.5, va="center")
-    axes.set_xlim(0, max(now, 1))
-    axes.axvline(now, color=COLOURS["c-gone"], linewidth=1, linestyle=":")
+    axes.set_xlim(0, max(data.now, 1))
+    axes.axvline(data.now, color=COLOURS["c-gone"], linewidth=1, linestyle=":")
     axes.set_xlabel("runs")
     return Picture(drawn.figure, cut_note(len(drawn.places), len(data.marks)), drawn.struck)
 
 
 def draw_forecast(data: Steps | RunsOnly) -> Picture:
     """What could be certified after each block, and the runs still to go."""
-    return _counted(data) if isinstance(data, RunsOnly) else _certified(data)
-
-
-def _certified(data: Steps) -> Picture:
+    if isinstance(data, RunsOnly):
+        return _counted(data)
     figure, axes = new_axes(4.5)
     runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
     look, now = looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW
-    axes.step([*runs, data.now], [*reached, data.within], where="post", color=look.colour, linewidth=1.2)
+    axes.step([*runs, data.now], [*reached, reached[-1]], where="post", color=look.colour, linewidth=1.2)
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
-    axes.plot([data.now], [data.within], now.marker, color=now.colour, markersize=8, label=now.label)
+    axes.plot([data.now], reached[-1:], now.marker, color=now.colour, markersize=8, label=now.label)
     if data.tolerance is not None:
         text = f"tolerance {data.tolerance:g}"
         axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
@@ -258,7 +242,7 @@ def draw_history(data: History) -> Picture:
     """A dot for each outcome, the mean of each block, and what is predicted at the best setting."""
     found, best = data.outcomes, data.predicted
     figure, axes = new_axes(4.5)
-    n = found.n_outcomes
+    n = len(found.values)
     at, small = np.arange(1, n + 1), n > MOST_ROWS
     size, shade = (max(24_000 / n, 1.5), 0.4) if small else (12.0, 0.7)
     for which, look in ((~found.aside, looks.OUTCOME), (found.aside, looks.SET_ASIDE)):
@@ -272,15 +256,8 @@ def draw_history(data: History) -> Picture:
     _boundaries(axes, data)
     if best is not None:
         low, predicted, high = best
-        axes.errorbar(
-            [1 + 1.04 * n],
-            [predicted],
-            yerr=([predicted - low], [high - predicted]),
-            fmt="D",
-            color=looks.PREDICTED.colour,
-            capsize=4,
-            label=looks.PREDICTED.label,
-        )
+        look, span = looks.PREDICTED, ([predicted - low], [high - predicted])
+        axes.errorbar([1 + 1.04 * n], [predicted], span, fmt="D", color=look.colour, capsize=4, label=look.label)
     axes.set_xlim(0, 2 + 1.08 * n)
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
@@ -291,7 +268,7 @@ def draw_history(data: History) -> Picture:
 def _boundaries(axes: Axes, data: History) -> None:
     """Thin lines between blocks, and the name of each stage; neither where they would run together."""
     found, drawn, free = data.outcomes, 0, 0.0
-    n = found.n_outcomes
+    n = len(found.values)
     for begin in found.starts[1:-1]:
         if begin - drawn >= n / 120:
             axes.axvline(begin + 0.5, color="black", linewidth=0.6, linestyle=(0, (2, 3)), alpha=0.6, zorder=0)
@@ -334,7 +311,7 @@ DRAW: dict[str, Draw] = {
 """Of each picture its facts, and how their data are drawn."""
 PLOTS = tuple(DRAW)
 """The pictures there are."""
-DPI = 150
+DPI, _UNSAID = 150, ("Date", "Creator", "Format", "Type")  # what matplotlib would add to a drawing
 _SETTINGS = threading.Lock()  # matplotlib keeps its settings in one place for all threads
 
 
@@ -365,9 +342,12 @@ def rendered(name: str, state: StudyState, kind: str, suffix: str) -> bytes:
         if suffix != ".html":  # a page has its own
             picture.figure.supxlabel(textwrap.fill(said.caption, 118), fontsize=8)
         _strike(picture)
-        if suffix == ".png":
-            return _image(picture.figure, said)
-        drawing = _drawing(picture.figure, said)
+        file, is_png = BytesIO(), suffix == ".png"
+        about = {"Software": None, "Description": said.alt} if is_png else dict.fromkeys(_UNSAID)
+        picture.figure.savefig(file, format="png" if is_png else "svg", dpi=DPI, metadata=about)
+    if is_png:
+        return file.getvalue()
+    drawing = _labelled(file.getvalue().decode(), said)
     return (drawing if suffix == ".svg" else _page(said, drawing)).encode()
 
 
@@ -391,17 +371,8 @@ def _strike(picture: Picture) -> None:
         figure.add_artist(Line2D([box.x0, box.x1], [y, y], color=COLOURS["c-gone"], linewidth=0.9))
 
 
-def _image(figure: Figure, said: Facts[Any]) -> bytes:
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None, "Description": said.alt})
-    return file.getvalue()
-
-
-def _drawing(figure: Figure, said: Facts[Any]) -> str:
-    file = BytesIO()
-    without = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(file, format="svg", dpi=DPI, metadata=without)
-    text = file.getvalue().decode()
+def _labelled(text: str, said: Facts[Any]) -> str:
+    """A drawing that says in words what it shows."""
     words = escape(f"{said.title}. {said.alt}")
     found = re.search(r"<svg [^>]*>", text)
     assert found is not None  # that is how an SVG file begins

@@ -21,6 +21,9 @@ SIZE, SMALL = 12.0, 11.0
 MAX_LABEL = 30
 """The longest label beside a row of a picture; longer ones end in an ellipsis."""
 
+LINE, Y_APART = 18.0, 38
+"""From one line of text to the next, and from one number of a vertical axis to the next."""
+
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SLIM = frozenset("iljtfrI.,:;|!'()[]-/ ")
 
@@ -95,6 +98,21 @@ def fitted(value: object, room: float, size: float = SIZE) -> str:
     return short(value, most)
 
 
+def wrapped(text: str, room: float, size: float = SIZE) -> list[str]:
+    """A text in lines that fit.
+
+    >>> wrapped("no outcome was told", 80)
+    ['no outcome', 'was told']
+    """
+    lines: list[str] = []
+    for word in text.split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
 def place(value: float) -> str:
     """A coordinate.
 
@@ -143,6 +161,15 @@ class Scale:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(i * step, tick_text(i * step, step)) for i in range(first, last + 1)]
 
+    def ticks_apart(self, room: int) -> list[tuple[float, str]]:
+        """Round numbers as far apart as their texts need."""
+        return self.ticks(max(int(abs(self.end - self.begin) // room), 2))
+
+    @property
+    def label_room(self) -> float:
+        """How much room the numbers of a vertical axis need."""
+        return max([text_width(text, SMALL) for _, text in self.ticks_apart(Y_APART)], default=0.0) + 14
+
     def _log_ticks(self, most: int) -> list[tuple[float, str]]:
         """As many of 1, 2, 5, 10, 20, ... as there is room for; else powers of ten, else every second, and so on."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -180,32 +207,25 @@ def tick_text(value: float, step: float) -> str:
     return f"{value:.{min(max(figures, 1), 15)}g}"
 
 
-def spanned(values: Iterable[float], begin: float, end: float, *, zero: bool = False, pad: float = 0.04) -> Scale:
-    """A scale on which all the numbers are, with a little room; `zero` makes it begin at zero.
+def spanned(values: Iterable[float], begin: float, end: float, *, zero: bool = False, log: bool = False) -> Scale:
+    """A scale on which all the numbers are, with a little room; `zero` makes it begin at zero, unless it is `log`.
 
-    >>> spanned([1, 2], 0, 100, pad=0.5)
-    Scale(low=0.5, high=2.5, begin=0, end=100, log=False)
+    >>> spanned([0, 100], 0, 100)
+    Scale(low=-4.0, high=104.0, begin=0, end=100, log=False)
     >>> spanned([3, 3], 0, 100).low < 3 < spanned([3, 3], 0, 100).high
     True
     """
+    if log:
+        found = [v for v in values if math.isfinite(v) and v > 0] or [1.0, 10.0]
+        times = max((max(found) / min(found)) ** 0.05, 1.15)
+        return Scale(min(found) / times, max(found) * times, begin, end, log=True)
     found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     low, high = (min(0.0, *found), max(0.0, *found)) if zero else (min(found), max(found))
     if high / 2 - low / 2 <= 1e-9 * max(abs(low), abs(high)):
         room = 0.5 * max(abs(low), abs(high)) or 1.0
         return Scale(0.0 if zero and low == 0 else low - room, high + room, begin, end)
-    limit, room = 1.7e308, 2 * pad * (high / 2 - low / 2)
+    limit, room = 1.7e308, 0.08 * (high / 2 - low / 2)
     return Scale(low if zero and low == 0 else max(low - room, -limit), min(high + room, limit), begin, end)
-
-
-def log_spanned(values: Iterable[float], begin: float, end: float) -> Scale:
-    """A logarithmic scale on which all the positive numbers are, with a little room.
-
-    >>> log_spanned([1, 100], 0, 100).log
-    True
-    """
-    found = [v for v in values if math.isfinite(v) and v > 0] or [1.0, 10.0]
-    room = max((max(found) / min(found)) ** 0.05, 1.15)
-    return Scale(min(found) / room, max(found) * room, begin, end, log=True)
 
 
 _MARKS = {
@@ -219,6 +239,9 @@ _MARKS = {
     "left": ("c-fill", "M{l} {y}L{r} {t}V{b}Z"),
     "right": ("c-fill", "M{r} {y}L{l} {t}V{b}Z"),
 }
+BARS = {"bar": "c-fill", "band": "c-soft", "hatch": "c-edge", "empty": "c-outline"}
+LINES = {"line": "c-line", "dash": "c-line c-dash", "dashed": "c-line c-dashed", "thick": "c-line c-thick"}
+"""Classes of what is not a point."""
 
 
 class Canvas:
@@ -229,15 +252,12 @@ class Canvas:
     ...     canvas.mark("diamond", 10, 10)
     >>> print(canvas.parts[0])
     <g class="c-lead"><title>heat low</title>
-    >>> canvas.hatched("c-play") == canvas.hatched("c-play")
-    True
     """
 
     def __init__(self, key: str, width: int) -> None:
         self.key, self.width, self.height = key, width, 0.0
         self.is_narrow = width <= NARROW
-        self.note = ""
-        """What the caption has to add about how it is drawn."""
+        self.note = ""  # what the caption has to add about how it is drawn
         self.id = f"{key}-{width}"
         self.parts: list[str] = []
         self._patterns: dict[str, str] = {}
@@ -263,10 +283,8 @@ class Canvas:
         self, x: float, y: float, text: str, kind: str = "c-text", anchor: str = "start", size: float = SIZE
     ) -> None:
         """A line of text whose middle is at y."""
-        at = f'x="{place(x)}" y="{place(y + 0.35 * size)}"'
-        self.parts.append(
-            f'<text class="{kind}" {at} font-size="{place(size)}" text-anchor="{anchor}">{escaped(text)}</text>'
-        )
+        at = f'x="{place(x)}" y="{place(y + 0.35 * size)}" font-size="{place(size)}" text-anchor="{anchor}"'
+        self.parts.append(f'<text class="{kind}" {at}>{escaped(text)}</text>')
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """A straight line."""
@@ -276,11 +294,17 @@ class Canvas:
         """Any line."""
         self.parts.append(f'<path class="{kind}" d="{d}"/>')
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, fill: str | None = None) -> None:
-        """A rectangle. `fill` is a pattern, see `hatched`."""
+    def rect(self, x: float, y: float, width: float, height: float, kind: str, fill: str = "") -> None:
+        """A rectangle."""
         size = f'width="{place(max(width, 0.5))}" height="{place(height)}"'
-        pattern = "" if fill is None else f' fill="{fill}"'
-        self.parts.append(f'<rect class="{kind}" x="{place(x)}" y="{place(y)}" {size}{pattern}/>')
+        self.parts.append(f'<rect class="{kind}" x="{place(x)}" y="{place(y)}" {size}{fill}/>')
+
+    def bar(self, look: Look, x: float, y: float, width: float, height: float) -> None:
+        """A rectangle that looks so; a pattern in its colour hatches it. Two drawings on a page never share one."""
+        fill = ""
+        if look.mark == "hatch":
+            fill = f' fill="url(#{self._patterns.setdefault(look.css, f"{self.id}-hatch-{look.css}")})"'
+        self.rect(x, y, width, height, BARS[look.mark], fill)
 
     def mark(self, shape: str, x: float, y: float, radius: float = 4.5) -> None:
         """A mark in the colour of the group around it."""
@@ -289,7 +313,7 @@ class Canvas:
         at |= {"d": radius, "e": 2 * radius}
         self.path(d.format_map({name: place(value) for name, value in at.items()}), f"c-mark {kind}")
 
-    def interval(self, scale: "Scale", low: float, high: float, y: float) -> None:
+    def interval(self, scale: Scale, low: float, high: float, y: float) -> None:
         """A bar with ends; an arrow where it goes on outside."""
         self.line(scale(low), y, scale(high), y, "c-line")
         for end, inside, arrow, back in ((low, low >= scale.low, "left", 3), (high, high <= scale.high, "right", -3)):
@@ -298,20 +322,13 @@ class Canvas:
             else:
                 self.mark(arrow, scale(end) + back, y, 3)
 
-    def hatched(self, kind: str) -> str:
-        """A pattern in a colour, as the fill of a rectangle. Two drawings on a page never share one."""
-        name = self._patterns.setdefault(kind, f"{self.id}-hatch-{kind}")
-        return f"url(#{name})"
-
     def drawing(self, title: str, alt: str) -> Markup:
         """All of it, with a title and what it shows in words."""
+        size, hatch = 'width="6" height="6"', '<path class="c-line" d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5"/>'
         patterns = "".join(
-            [
-                f'<pattern id="{name}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
-                '<rect class="c-soft" width="6" height="6"/>'
-                '<path class="c-line" d="M-1 7L7 -1M-1 1L1 -1M5 7L7 5"/></pattern>'
-                for kind, name in self._patterns.items()
-            ]
+            f'<pattern id="{name}" class="{kind}" {size} patternUnits="userSpaceOnUse">'
+            f'<rect class="c-soft" {size}/>{hatch}</pattern>'
+            for kind, name in self._patterns.items()
         )
         # every part is either a number, a constant of this package, or went through `escaped`
         return Markup(
@@ -322,112 +339,66 @@ class Canvas:
             f"{f'<defs>{patterns}</defs>' if patterns else ''}{''.join(self.parts)}</svg>"
         )
 
+    def x_axis(self, scale: Scale, top: float, bottom: float, title: str = "", *, above: bool = False) -> None:
+        """Numbers below the data (or `above`), thin lines through it, and what they are."""
+        at, text_at = (top, top - 10) if above else (bottom, bottom + 12)
+        free = -1e9
+        for value, text in scale.ticks_apart(55):
+            x, half = scale(value), text_width(text, SMALL) / 2
+            x_text = min(max(x, half + 1), self.width - half - 1)
+            if not above:
+                self.line(x, top, x, bottom, "c-grid")
+            if x_text - half > free:  # the texts of a logarithmic axis come close to each other
+                self.text(x_text, text_at, text, "c-muted", "middle", SMALL)
+                free = x_text + half + 6
+        self.line(scale.begin, at, scale.end, at, "c-axis")
+        if title:
+            title += " (log scale)" if scale.log else ""
+            half = text_width(title, SMALL) / 2
+            middle = max(min((scale.begin + scale.end) / 2, self.width - half - 2), half + 2)
+            self.text(middle, bottom + 29, title, "c-text", "middle", SMALL)
 
-LINE = 18.0
-"""From one line of text to the next."""
+    def y_axis(self, scale: Scale, left: float, right: float, title: str = "") -> None:
+        """Numbers left of the data, thin lines through it, and what they are: above, where it reads without turning."""
+        for value, text in scale.ticks_apart(Y_APART):
+            y = scale(value)
+            self.line(left, y, right, y, "c-grid")
+            self.text(left - 6, y, text, "c-muted", "end", SMALL)
+        self.line(left, scale.begin, left, scale.end, "c-axis")
+        if title:
+            title += " (log scale)" if scale.log else ""
+            self.text(4, min(scale.begin, scale.end) - 14, title, "c-text", size=SMALL)
 
+    def stairs(self, points: Sequence[tuple[float, float]], x: Scale, y: Scale, kind: str) -> None:
+        """A value that holds until the next one."""
+        (a, b), *rest = points
+        begin = f"M{place(x(a))} {place(y(b))}"
+        self.path(begin + "".join([f"H{place(x(a))}V{place(y(b))}" for a, b in rest]), kind)
 
-def x_axis(canvas: Canvas, scale: Scale, top: float, bottom: float, title: str = "", *, above: bool = False) -> None:
-    """Numbers below the data (or `above`), thin lines through it, and what they are."""
-    ticks = scale.ticks(max(int(abs(scale.end - scale.begin) // 55), 2))
-    at, text_at = (top, top - 10) if above else (bottom, bottom + 12)
-    free = -1e9
-    for value, text in ticks:
-        x = scale(value)
-        half = text_width(text, SMALL) / 2
-        x_text = min(max(x, half + 1), canvas.width - half - 1)
-        if not above:
-            canvas.line(x, top, x, bottom, "c-grid")
-        if x_text - half > free:  # the texts of a logarithmic axis come close to each other
-            canvas.text(x_text, text_at, text, "c-muted", "middle", SMALL)
-            free = x_text + half + 6
-    canvas.line(scale.begin, at, scale.end, at, "c-axis")
-    if title:
-        half = text_width(title, SMALL) / 2
-        middle = max(min((scale.begin + scale.end) / 2, canvas.width - half - 2), half + 2)
-        canvas.text(middle, bottom + 29, title, "c-text", "middle", SMALL)
+    def legend(self, looks: Sequence[Look], top: float = 4.0) -> float:
+        """The signs and what they stand for, in as many lines as it takes; returns where they end."""
+        x, y = 4.0, top + LINE / 2
+        for look in looks:
+            width = 30 + text_width(look.label, SMALL)
+            if x + width > self.width and x > 4:
+                x, y = 4.0, y + LINE
+            with self.coloured(f"c-key {look.css}"):
+                for sign in look.mark.split():
+                    if sign in BARS:
+                        self.bar(look, x, y - 5, 18, 10)
+                    elif sign in LINES:
+                        self.line(x, y, x + 18, y, LINES[sign])
+                    else:
+                        self.mark(sign, x + 9, y, 4)
+                self.text(x + 24, y, look.label, "c-text", size=SMALL)
+            x += width + 14
+        return y + LINE / 2 + 4 if looks else top
 
-
-def y_axis(canvas: Canvas, scale: Scale, left: float, right: float, title: str = "") -> None:
-    """Numbers left of the data, thin lines through it, and what they are: above it, where it reads without turning."""
-    for value, text in scale.ticks(max(int(abs(scale.end - scale.begin) // 38), 2)):
-        y = scale(value)
-        canvas.line(left, y, right, y, "c-grid")
-        canvas.text(left - 6, y, text, "c-muted", "end", SMALL)
-    canvas.line(left, scale.begin, left, scale.end, "c-axis")
-    if title:
-        canvas.text(4, min(scale.begin, scale.end) - 14, title, "c-text", size=SMALL)
-
-
-def stairs(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
-    """The path of a value that holds until the next one."""
-    first, *rest = points
-    return f"M{place(x(first[0]))} {place(y(first[1]))}" + "".join([f"H{place(x(a))}V{place(y(b))}" for a, b in rest])
-
-
-def label_room(scale: Scale) -> float:
-    """How much room the numbers of a vertical axis need."""
-    texts = [text for _, text in scale.ticks(max(int(abs(scale.end - scale.begin) // 38), 2))]
-    return max([text_width(text, SMALL) for text in texts], default=0.0) + 14
-
-
-def legend(canvas: Canvas, looks: Sequence[Look], top: float = 4.0) -> float:
-    """The signs and what they stand for, in as many lines as it takes; returns where they end."""
-    x, y = 4.0, top + LINE / 2
-    for look in looks:
-        width = 30 + text_width(look.label, SMALL)
-        if x + width > canvas.width and x > 4:
-            x, y = 4.0, y + LINE
-        with canvas.coloured(f"c-key {look.css}"):
-            _sign(canvas, look.css, look.mark, x, y)
-            canvas.text(x + 24, y, look.label, "c-text", size=SMALL)
-        x += width + 14
-    return y + LINE / 2 + 4 if looks else top
-
-
-def _sign(canvas: Canvas, kind: str, sign: str, x: float, y: float) -> None:
-    match sign:
-        case "bar":
-            canvas.rect(x, y - 5, 18, 10, "c-fill")
-        case "band":
-            canvas.rect(x, y - 5, 18, 10, "c-soft")
-        case "hatch":
-            canvas.rect(x, y - 5, 18, 10, "c-edge", canvas.hatched(kind))
-        case "empty":
-            canvas.rect(x, y - 5, 18, 10, "c-outline")
-        case "line":
-            canvas.line(x, y, x + 18, y, "c-line")
-        case "dotted" | "dashed" | "thick":
-            canvas.line(x, y, x + 18, y, f"c-line c-{sign}")
-        case "interval":
-            canvas.line(x, y, x + 18, y, "c-line")
-            canvas.mark("diamond", x + 9, y, 4)
-        case _:
-            if sign.startswith("line "):
-                canvas.line(x, y, x + 18, y, "c-line c-dash")
-            canvas.mark(sign.removeprefix("line "), x + 9, y, 4)
-
-
-def wrapped(text: str, room: float, size: float = SIZE) -> list[str]:
-    """A text in lines that fit.
-
-    >>> wrapped("no outcome was told", 80)
-    ['no outcome', 'was told']
-    """
-    lines: list[str] = []
-    for word in text.split():
-        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
-
-
-def placeholder(canvas: Canvas, why: str) -> None:
-    """A frame that says why there is nothing to show yet, and what to do."""
-    lines = wrapped(why, min(canvas.width - 64, 420), 13)
-    canvas.height = 64 + LINE * max(len(lines), 3)
-    canvas.rect(1, 1, canvas.width - 2, canvas.height - 2, "c-nothing")
-    y = canvas.height / 2 - LINE * (len(lines) - 1) / 2
-    for i, line in enumerate(lines):
-        canvas.text(canvas.width / 2, y + LINE * i, line, "c-muted", "middle", 13)
+    def placeholder(self, why: str) -> None:
+        """A frame that says why there is nothing to show yet, and what to do."""
+        lines = wrapped(why, min(self.width - 64, 420), 13)
+        self.height = 64 + LINE * max(len(lines), 3)
+        self.rect(1, 1, self.width - 2, self.height - 2, "c-nothing")
+        y = self.height / 2 - LINE * (len(lines) - 1) / 2
+        for i, line in enumerate(lines):
+            self.text(self.width / 2, y + LINE * i, line, "c-muted", "middle", 13)

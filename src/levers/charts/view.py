@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Self, TypeVar, overload
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,10 @@ MOST_POINTS = 400
 T = TypeVar("T")
 
 
-class kept(cached_property[T]):
-    """A property that is worked out once. A second thread that asks meanwhile waits for the first."""
-
-    @overload
-    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        """The value, which `cached_property` stores in the instance."""
-        if instance is None:
-            return self
-        with instance.lock:
-            return super().__get__(instance, owner)
+def kept(make: Callable[[Any], T]) -> cached_property[T]:
+    """A property of a view that is worked out once, see `StudyView.keep`."""
+    found = property(lambda view: view.keep(make.__name__, partial(make, view)), doc=make.__doc__)
+    return cast("cached_property[T]", found)  # for type checkers, which know no property of a T
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +55,6 @@ class Outcomes:
         aside = np.isin(blocks, [i for i, block in enumerate(state.blocks) if block.role == SET_ASIDE])
         starts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(done)]
         return cls(done, blocks, flat[begins[blocks] + table.row[done]], aside, starts if len(done) else [0])
-
-    @property
-    def n_outcomes(self) -> int:
-        """How many."""
-        return len(self.values)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -101,14 +85,13 @@ class StudyView:
         self.state = state
         self.seq = state.seq
         self.is_finished = state.open_block is None
-        self.lead = "chosen" if self.is_finished else "leading"
-        """What the levels that are ahead are called."""
-        self.lock = threading.RLock()
+        self.lead = "chosen" if self.is_finished else "leading"  # what the levels that are ahead are called
+        self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
 
     def keep(self, what: str, make: Callable[[], T]) -> T:
-        """Something else that follows from the state, a chart for example: made by the first who asks for it."""
-        with self.lock:
+        """Something that follows from the state, a chart for example: made once, others wait for it."""
+        with self._lock:
             if what not in self._made:
                 self._made[what] = make()
             found: T = self._made[what]
@@ -137,11 +120,6 @@ class StudyView:
     def best(self) -> views.Best | None:
         """The setting that the estimates favour."""
         return views.best(self.state, self._estimates)
-
-    @kept
-    def forecast(self) -> views.Forecast:
-        """Runs to go."""
-        return self.status.to_go
 
     @kept
     def verdict(self) -> Verdict | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from levers.charts.view import StudyView
 from levers.studies.events import Told
 from levers.studies.state import StudyState, TrialState
-from levers.studies.storage.base import Stored
 from levers.studies.study import Study
 
 _MOST_STUDIES = 32
@@ -66,18 +65,11 @@ def who_told(study: Study, state: StudyState, trials: Iterable[int]) -> dict[int
     wanted = {t for t in trials if 0 <= t < table.n_trials and table.state[t] == TrialState.COMPLETE}
     times = {float(table.told_at[t]) for t in wanted}
     found: dict[int, str] = {}
-    for most in (*_LOOK_BACK, state.seq):
+    for most in sorted({min(n, state.seq) for n in (*_LOOK_BACK, state.seq)}):
         if len(found) == len(wanted):
             break
-        found = {}
-        for stored in study.storage.read(study.id, max(0, state.seq - most)):
-            if stored.kind == Told.__name__ and stored.at in times:
-                found |= {t: stored.who for t in _told(stored) if t in wanted}
-        if most >= state.seq:
-            break
+        for stored in study.storage.read(study.id, state.seq - most):
+            event = stored.record().event if stored.kind == Told.__name__ and stored.at in times else None
+            if isinstance(event, Told):
+                found |= {int(t): stored.who for t in event.trials if int(t) in wanted}
     return found
-
-
-def _told(stored: Stored) -> list[int]:
-    event = stored.record().event
-    return [int(t) for t in event.trials] if isinstance(event, Told) else []

@@ -19,15 +19,12 @@ from levers.errors import (
 )
 from levers.studies.settings import SETTINGS
 
-_STATUS: tuple[tuple[type[LeversError], int], ...] = (
-    (NoSuchStudyError, 404),
-    (NoSuchTrialError, 404),
-    (InvalidNameError, 422),
-    (StudyError, 409),
-    (TrialError, 409),
-    (StorageError, 503),
-    (LeversError, 422),
-)
+_STATUS = {
+    404: (NoSuchStudyError, NoSuchTrialError),
+    422: (InvalidNameError,),
+    409: (StudyError, TrialError),
+    503: (StorageError,),
+}
 _FIELDS = {"name", "factors", *(setting.name for setting in SETTINGS)}
 
 
@@ -81,7 +78,7 @@ def status_of(error: LeversError) -> int:
     >>> status_of(NoSuchStudyError("x")), status_of(TrialError("x")), status_of(LeversError("x"))
     (404, 409, 422)
     """
-    return next(status for kind, status in _STATUS if isinstance(error, kind))
+    return next((status for status, kinds in _STATUS.items() if isinstance(error, kinds)), 422)
 
 
 def message_of(error: LeversError) -> str:

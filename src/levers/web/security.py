@@ -38,37 +38,29 @@ def form_token(request: Request) -> str:
     return str(state["form"])
 
 
-def keep_form_token(request: Request, answer: Response) -> None:
-    """Give the browser the value that the page's forms repeat."""
-    token = form_token(request)
-    if request.cookies.get(COOKIE) != token:
-        set_cookie(request, answer, COOKIE, token)
+def renew_cookies(request: Request, answer: Response) -> None:
+    """Give the browser the value that the page's forms repeat; the message of a redirect was shown, so forget it."""
+    if request.cookies.get(COOKIE) != form_token(request):
+        set_cookie(request, answer, COOKIE, form_token(request))
+    if _SAID in request.cookies:
+        answer.delete_cookie(_SAID, httponly=True, samesite="strict")
 
 
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     """A cookie that no script can read and no other site makes a browser send."""
-    answer.set_cookie(
-        name, value, max_age=seconds, httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+    encrypted = request.url.scheme == "https"
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=encrypted)
 
 
 async def posted(request: Request) -> AsyncIterator[FormData]:
-    """The fields of a form that one of this service's own pages sent; anything else is refused."""
+    """The fields of a form that has the value which the browser got with the page; any other is refused."""
     async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
-        check_form(request, form)
+        known, given = request.cookies.get(COOKIE, ""), form.get(FIELD)
+        sent = given.encode("utf-8", "replace") if isinstance(given, str) else b""
+        if not known or not hmac.compare_digest(known.encode(), sent):
+            why = "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
+            raise RefusedError(403, f"{why}stored. Go back, load the page again, and send it once more")
         yield form
-
-
-def check_form(request: Request, form: FormData) -> None:
-    """Refuse a form without the value that the browser got with the page."""
-    known, given = request.cookies.get(COOKIE), form.get(FIELD)
-    same = known and isinstance(given, str) and hmac.compare_digest(known.encode(), given.encode("utf-8", "replace"))
-    if not same:
-        raise RefusedError(
-            403,
-            "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
-            "stored. Go back, load the page again, and send it once more",
-        )
 
 
 Posted = Annotated[FormData, Depends(posted)]
@@ -109,12 +101,6 @@ def said(request: Request) -> tuple[str, str] | None:
     return (kind, text) if kind in ("done", "problem") and isinstance(text, str) else None
 
 
-def forget_said(request: Request, answer: Response) -> None:
-    """A message is shown once."""
-    if _SAID in request.cookies:
-        answer.delete_cookie(_SAID, httponly=True, samesite="strict")
-
-
 def routed(scope: Scope) -> str:
     """The path to route by: each part decoded, but slashes and percent signs inside of a part encoded again.
 
@@ -124,15 +110,15 @@ def routed(scope: Scope) -> str:
     >>> routed({"raw_path": b"/studies/a%2Fb%20%25%C3%BC/ask", "path": ""})
     '/studies/a%2Fb %25ü/ask'
     """
-    raw = scope.get("raw_path")
-    if raw is None:
+    if scope.get("raw_path") is None:
         return str(scope["path"])
-    return "/".join(_part(part) for part in raw.split(b"?")[0].decode("ascii", "replace").split("/"))
+    parts = [unquote_to_bytes(part).decode("utf-8", "replace") for part in raw_path(scope).split("/")]
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
-def _part(part: str) -> str:
-    text = unquote_to_bytes(part).decode("utf-8", "replace")
-    return text.replace("%", "%25").replace("/", "%2F")
+def raw_path(scope: Scope) -> str:
+    """The path as it came, without the query: no letter of it can break a line of the log."""
+    return bytes(scope.get("raw_path") or b"").split(b"?")[0].decode("ascii", "replace")
 
 
 def name_of(part: str) -> str:
@@ -153,17 +139,9 @@ def address(name: str) -> str:
     return quote(name, safe="")
 
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-        "base-uri 'none'",
-    )
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -193,13 +171,13 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
         labels = ("method", "route")
-        self._requests = Counter("levers_requests", "Requests.", (*labels, "status"), registry=self._registry)
+        self._requests = Counter("levers_requests", "Requests.", (*labels, "status"), registry=registry)
         self._seconds = Histogram(
-            "levers_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self._registry
+            "levers_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=registry
         )
-        self.followers = Gauge("levers_followers", "Pages that follow a study live.", registry=self._registry)
+        self.followers = Gauge("levers_followers", "Pages that follow a study live.", registry=registry)
 
     def observe(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request. Routes are counted by their pattern, so that names of studies do not become labels."""
@@ -219,18 +197,11 @@ class Guard:
     """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        service: Service,
-        hosts: tuple[str, ...] | None,
-        metrics: Metrics,
-        public: str | None = None,
+        self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, metrics: Metrics, public: str | None = None
     ) -> None:
-        self._app = app
-        self._service = service
+        self._app, self._service, self._metrics = app, service, metrics
         self._public = None if public is None else public.rstrip("/")
         self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
-        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
@@ -256,7 +227,7 @@ class Guard:
             seconds, status = time.perf_counter() - began, answered.status or 499
             self._metrics.observe(inner, status, seconds)
             token = inner["levers.state"].get("token") or "-"
-            log.info("%s %s %d %.1f ms token=%s", scope["method"], _path(scope), status, 1000 * seconds, token)
+            log.info("%s %s %d %.1f ms token=%s", scope["method"], raw_path(scope), status, 1000 * seconds, token)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -274,10 +245,12 @@ class Guard:
     async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
         """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
         most = most or self._service.limits.body_bytes
-        stated = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        stated = headers.get("content-length", "0")
+        too_large = RefusedError(413, f"the request has more than {most >> 10:,} kB; send it in parts")
         if not stated.isdigit() or int(stated) > most:
-            raise _too_large(most)
-        if not _brings_body(scope):
+            raise too_large
+        if stated == "0" and "transfer-encoding" not in headers:
             return receive
         parts: list[bytes] = []
         size, more = 0, True
@@ -289,15 +262,15 @@ class Guard:
                 parts.append(message.get("body", b""))
                 size, more = size + len(parts[-1]), message.get("more_body", False)
                 if size > most:
-                    raise _too_large(most)
+                    raise too_large
         if limit.cancelled_caught:
             raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
-        return _replayed(b"".join(parts), receive)
+        waiting = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
 
+        async def replayed() -> Message:
+            return waiting.pop() if waiting else await receive()
 
-def _brings_body(scope: Scope) -> bool:
-    headers = Headers(scope=scope)
-    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        return replayed
 
 
 def _brings_much(scope: Scope) -> bool:
@@ -305,10 +278,6 @@ def _brings_much(scope: Scope) -> bool:
     headers = Headers(scope=scope)
     stated = headers.get("content-length", "0")
     return "transfer-encoding" in headers or not stated.isdigit() or int(stated) > _OPEN_BYTES
-
-
-def _too_large(most: int) -> RefusedError:
-    return RefusedError(413, f"the request has more than {most >> 10:,} kB; send it in parts")
 
 
 class _Answered:
@@ -328,20 +297,6 @@ class _Answered:
         await self._send(message)
 
 
-def _path(scope: Scope) -> str:
-    """As it came, so that no letter of it can break a line of the log; without the query."""
-    return bytes(scope.get("raw_path") or b"").split(b"?")[0].decode("ascii", "replace")
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def once() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return once
-
-
 def _outcome(error: Exception, scope: Scope) -> tuple[int, str]:
     """Status and message of an error that nothing inside answered. One that nobody expected goes to the log whole."""
     if isinstance(error, StorageError):
@@ -350,5 +305,5 @@ def _outcome(error: Exception, scope: Scope) -> tuple[int, str]:
     if isinstance(error, RefusedError):
         return error.status, str(error)
     name = scope["levers.state"].get("error") or uuid.uuid4().hex[:12]
-    log.error("error %s in %s %s", name, scope["method"], _path(scope), exc_info=error)
+    log.error("error %s in %s %s", name, scope["method"], raw_path(scope), exc_info=error)
     return 500, f"something went wrong here; the log of the service has it as {name}"

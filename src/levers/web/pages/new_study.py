@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
-from levers.core.space import Level, Space
+from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
 from levers.experiments.plan import Plan, plan
 from levers.studies.library import create_study
@@ -68,36 +68,21 @@ class Draft:
         more = _EMPTY_ROWS if text_of(form, "more_rows") else 0
         return cls(fields, rows, max(_EMPTY_ROWS, len(names) - len(rows)) + more, problems)
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether no factor was given yet."""
-        return not self.rows and not self.fields["table"]
-
-    @cached_property
-    def space(self) -> Space | None:
-        """The levers; None when something is wrong with them."""
+    def checked(self) -> dict[str, Any] | None:
+        """What `create_study` is given; None when something is wrong, and then `problems` says what."""
         found = self._try("factors", self._factors)
-        return None if found is None else self._try("factors", lambda: made_space(found.factors))
-
-    @cached_property
-    def forbidden(self) -> list[Mapping[str, Level]]:
-        """Combinations that cannot be run."""
-        space = self.space
-        if space is None:
-            return []
-        from_file = self._try("factors", self._factors)
-        typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
-        return [*(from_file.forbidden if from_file else []), *(typed or [])]
-
-    @cached_property
-    def merged(self) -> list[list[str]]:
-        """Levers that are studied as one."""
-        space = self.space
-        if space is None:
-            return []
-        from_file = self._try("factors", self._factors)
-        groups = [*(from_file.merged if from_file else []), *parse_merged(space, self.fields["merged"])]
-        return groups if self._try("merged", lambda: merged_groups(space, groups)) is not None else []
+        space = None if found is None else self._try("factors", lambda: made_space(found.factors))
+        forbidden: list[Mapping[str, Level]] = []
+        merged: list[list[str]] = []
+        if space is not None:
+            typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
+            forbidden = [*found.forbidden, *(typed or [])]
+            merged = [*found.merged, *parse_merged(space, self.fields["merged"])]
+            self._try("merged", lambda: merged_groups(space, merged))
+        settings = self._settings()
+        if self.problems or space is None:
+            return None
+        return {"space": space, "forbidden": forbidden, "merged": merged, **settings}
 
     def _factors(self) -> Typed:
         factors = [(name, parse_levels(levels)) for name, levels in self.rows]
@@ -108,8 +93,7 @@ class Draft:
             raise InvalidSpaceError("the pasted table cannot be read") from None
         return more._replace(factors=[*factors, *more.factors])
 
-    @cached_property
-    def settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """The numbers, None where a field is empty; what is wrong goes to `problems`."""
         numbers = {setting.name: self._value(setting) for setting in ON_FORM if setting.kind in READERS}
         if numbers["tolerance"] is not None and numbers["budget"] is not None:
@@ -174,28 +158,21 @@ class Planned:
     guesses: tuple[tuple[float, Plan], ...]
 
 
-def question(
-    space: Space, forbidden: list[Mapping[str, Level]], merged: list[list[str]], settings: Mapping[str, Any]
-) -> Question:
+def question(given: Mapping[str, Any]) -> Question:
     """What is to be planned. Merged factors, and those that forbidden combinations tie together, count as one."""
-    inner = Merging.of(space, forbidden_combinations(space, forbidden), merged_groups(space, merged)).inner
+    space = given["space"]
+    forbidden, merged = forbidden_combinations(space, given["forbidden"]), merged_groups(space, given["merged"])
     names = ("tolerance", "budget", "failure_prob", "noise_sd", "max_parents", "min_effect")
-    return Question(tuple(inner.n_levels), **{name: settings[name] for name in names})
+    return Question(tuple(Merging.of(space, forbidden, merged).inner.n_levels), **{name: given[name] for name in names})
 
 
 @lru_cache(maxsize=256)
 def made_plan(asked: Question) -> Plan:
     """The plan of a question. A noise that is not known is expected to turn out as `noise_sd`."""
-    return plan(
-        list(asked.n_levels),
-        tolerance=asked.tolerance,
-        failure_prob=asked.failure_prob,
-        noise_sd=(1.0 if asked.noise_sd is None else asked.noise_sd) if asked.noise_known else None,
-        expected_noise=asked.noise_sd,
-        max_parents=asked.max_parents,
-        min_effect=asked.min_effect,
-        budget=asked.budget,
-    )
+    given = asdict(asked)
+    n_levels, noise_known, noise_sd = list(given.pop("n_levels")), given.pop("noise_known"), given.pop("noise_sd")
+    stated = (1.0 if noise_sd is None else noise_sd) if noise_known else None
+    return plan(n_levels, noise_sd=stated, expected_noise=noise_sd, **given)
 
 
 @lru_cache(maxsize=128)
@@ -224,32 +201,25 @@ def bought(asked: Question) -> tuple[Buys, ...]:
     >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
     'at most 3 of 6 factors matter'
     """
-    if asked.noise_sd is not None or asked.tolerance is None:
-        return tuple(_buys(asked))
-    return tuple(_buys(replace(asked, noise_sd=asked.tolerance), noise_given=False))
-
-
-def _buys(asked: Question, noise_given: bool = True) -> list[Buys]:
+    noise_given = asked.noise_sd is not None or asked.tolerance is None
+    if not noise_given:
+        asked = replace(asked, noise_sd=asked.tolerance)
     base = replace(asked, noise_known=noise_given)
     found = []
     few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
     if len(asked.n_levels) > 1:
-        words = f"at most {few} of {len(asked.n_levels)} factors matter"
-        found.append(
-            _pair(words, replace(base, max_parents=few), replace(base, max_parents=None), asked.max_parents is not None)
-        )
+        words, without = f"at most {few} of {len(asked.n_levels)} factors matter", replace(base, max_parents=None)
+        found.append(_pair(words, replace(base, max_parents=few), without, asked.max_parents is not None))
     if asked.tolerance is not None:
-        least = asked.min_effect or 2 * asked.tolerance
+        least, without = asked.min_effect or 2 * asked.tolerance, replace(base, min_effect=None)
         words = f"a factor that matters moves the outcome by {least:.3g} or more"
-        found.append(
-            _pair(words, replace(base, min_effect=least), replace(base, min_effect=None), asked.min_effect is not None)
-        )
+        found.append(_pair(words, replace(base, min_effect=least), without, asked.min_effect is not None))
         words = f"the noise is known (sd {asked.noise_sd:.3g})"
         found.append(_pair(words, asked, replace(asked, noise_known=False), noise_given))
         twice = replace(base, tolerance=2 * asked.tolerance)
         found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is
-    return [pair for pair in found if pair is not None and (pair.given or _pays(pair))]
+    return tuple(pair for pair in found if pair is not None and (pair.given or _pays(pair)))
 
 
 def _pays(pair: Buys) -> bool:
@@ -301,19 +271,11 @@ def create(request: Request, form: Posted) -> Response:
     draft = Draft.of(form)
     if text_of(form, "more_rows") or text_of(form, "show_plan"):
         return _form(request, draft, 200)
-    space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
-    if draft.problems or space is None:
+    given = draft.checked()
+    if given is None:
         return _form(request, draft, 422)
     try:
-        study = create_study(
-            draft.fields["name"],
-            space,
-            forbidden=forbidden,
-            merged=merged,
-            storage=service.storage,
-            who=access.who,
-            **settings,
-        )
+        study = create_study(draft.fields["name"], storage=service.storage, who=access.who, **given)
     except LeversError as error:
         draft.problems.setdefault(error.field if error.field in (*FIELDS, "factors") else "form", message_of(error))
         return _form(request, draft, status_of(error))
@@ -329,18 +291,16 @@ def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = Tr
     """The plan, or why there is none yet. A draft that is shown again keeps only problems that were found before."""
     before = dict(draft.problems)
     found, buys, waiting = None, None, ""
-    if draft.is_blank:
+    if not draft.rows and not draft.fields["table"]:
         waiting = "The plan appears here once there are factors with their levels, and a tolerance."
+    elif (given := draft.checked()) is None:
+        waiting = "; ".join(dict.fromkeys(draft.problems.values()))
     else:
-        space, forbidden, merged, settings = draft.space, draft.forbidden, draft.merged, draft.settings
-        if draft.problems or space is None:
-            waiting = "; ".join(dict.fromkeys(draft.problems.values()))
-        else:
-            try:
-                asked = question(space, forbidden, merged, settings)
-                found, buys = planned(asked), bought(asked) if with_buys else None
-            except LeversError as error:
-                waiting = str(error)
+        try:
+            asked = question(given)
+            found, buys = planned(asked), bought(asked) if with_buys else None
+        except LeversError as error:
+            waiting = str(error)
     if keep_quiet:
         draft.problems.clear()
         draft.problems.update(before)

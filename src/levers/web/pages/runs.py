@@ -15,8 +15,8 @@ from levers.studies.state import TrialState
 from levers.studies.study import Study
 from levers.web.cache import who_told
 from levers.web.pages.filters import decimal, exact, has_comma, whole
-from levers.web.pages.site import answered, is_quiet, service_of
-from levers.web.pages.study import opened, refused, show
+from levers.web.pages.site import answered, is_quiet, page, service_of
+from levers.web.pages.study import open_runs, opened, panels_of, refused
 from levers.web.security import Posted, address, text_of
 
 MAX_REASON = 500
@@ -76,8 +76,8 @@ def tell(request: Request, name: str, form: Posted) -> Response:
     if not problems:
         return answered(request, study_address(study, "#runs"), said)
     study, view = opened(request, name, "write")
-    left = {t: text for t, text in typed.items() if t not in saved}
-    return show(request, study, view, 409, left, {t: text for t, (text, _) in problems.items()}, wrong=(said,))
+    left = {t: (text, problems[t][0] if t in problems else "") for t, text in typed.items() if t not in saved}
+    return page(request, "study.html", 409, wrong=(said,), **panels_of(view, open_runs(view, study, typed=left)))
 
 
 def take(study: Study, typed: dict[int, str], *, comma: bool = False) -> tuple[list[int], dict[int, tuple[str, bool]]]:

@@ -91,7 +91,7 @@ def service_of(request: Request) -> Service:
 
 def here(request: Request) -> str:
     """The address that was asked for, as it came."""
-    path = bytes(request.scope.get("raw_path") or b"/").split(b"?")[0].decode("ascii", "replace")
+    path = security.raw_path(request.scope) or "/"
     query = bytes(request.scope.get("query_string") or b"").decode("ascii", "replace")
     return f"{path}?{query}" if query else path
 
@@ -107,12 +107,8 @@ def visitor(request: Request) -> Access | None:
 def fragment(request: Request, template: str, **context: Any) -> Markup:
     """A part of a page."""
     access = visitor(request)
-    given = {
-        "access": access,
-        "may": frozenset() if access is None else access.offered(),
-        "form_token": security.form_token(request),
-        "form_field": security.FIELD,
-    }
+    given: dict[str, Any] = {"access": access, "may": frozenset() if access is None else access.offered()}
+    given |= {"form_token": security.form_token(request), "form_field": security.FIELD}
     text = environment().get_template(template).render(**given, **context)
     return Markup(text)  # the templates escape whatever they are given
 
@@ -120,10 +116,8 @@ def fragment(request: Request, template: str, **context: Any) -> Markup:
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
     """A whole page."""
     given = {"said": security.said(request), "here": here(request), "needs_token": service_of(request).needs_token}
-    text = fragment(request, template, **{**given, **context})
-    answer = part(text, status)
-    security.keep_form_token(request, answer)
-    security.forget_said(request, answer)
+    answer = part(fragment(request, template, **{**given, **context}), status)
+    security.renew_cookies(request, answer)
     return answer
 
 
@@ -209,16 +203,9 @@ def operations(document: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
     {'service': [{'method': 'GET', 'path': '/health', 'summary': 'Health', 'about': ''}]}
     """
     groups: dict[str, list[dict[str, str]]] = {}
-    for path, methods in document.get("paths", {}).items():
-        for method in _METHODS:
-            found = methods.get(method)
-            if found is not None:
-                about = (found.get("description") or "").strip().split("\n\n")[0]
-                line = {
-                    "method": method.upper(),
-                    "path": path,
-                    "summary": found.get("summary", ""),
-                    "about": " ".join(about.split()),
-                }
-                groups.setdefault((found.get("tags") or ["studies"])[0], []).append(line)
+    paths = document.get("paths", {}).items()
+    for path, method, found in [(path, m, methods[m]) for path, methods in paths for m in _METHODS if m in methods]:
+        about = " ".join((found.get("description") or "").strip().split("\n\n")[0].split())
+        line = {"method": method.upper(), "path": path, "summary": found.get("summary", ""), "about": about}
+        groups.setdefault((found.get("tags") or ["studies"])[0], []).append(line)
     return groups

@@ -1,8 +1,7 @@
 """Pages about several studies: the list, the demo, deleting one, comparing some, merging levers into another."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -15,7 +14,7 @@ from levers.web.demo import MOST_DEMOS, Demos
 from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import whole
 from levers.web.pages.site import page, service_of
-from levers.web.pages.study import Headline, context, opened, view_cache_of
+from levers.web.pages.study import MOST_TABLE_ROWS, Headline, context, opened, view_cache_of
 from levers.web.security import Posted, address, back_to, name_of, text_of
 
 SORTS = {"name": "name", "state": "state", "runs": "runs so far", "to_go": "to go", "updated": "updated"}
@@ -44,21 +43,10 @@ def listing(request: Request, q: str = "", sort: str = "updated", order: str = "
     lines = _sorted([_line(request, name) for name in wanted], sort, down)
     n_pages = max(1, -(-len(lines) // MOST_LISTED))
     at = min(max(page_number, 1), n_pages)
-    return page(
-        request,
-        "list.html",
-        lines=lines[(at - 1) * MOST_LISTED : at * MOST_LISTED],
-        n_found=len(lines),
-        n_all=len(every),
-        q=q[:200],
-        sort=sort,
-        down=down,
-        sorts=SORTS,
-        at=at,
-        n_pages=n_pages,
-        n_demos=demos_of(request).n_running,
-        most_demos=MOST_DEMOS,
-    )
+    given: dict[str, Any] = {"q": q[:200], "sort": sort, "down": down, "sorts": SORTS, "at": at, "n_pages": n_pages}
+    given |= {"lines": lines[(at - 1) * MOST_LISTED : at * MOST_LISTED], "n_found": len(lines), "n_all": len(every)}
+    given |= {"n_demos": demos_of(request).n_running, "most_demos": MOST_DEMOS}
+    return page(request, "list.html", **given)
 
 
 def _line(request: Request, name: str) -> Line:
@@ -137,24 +125,12 @@ def compare_page(request: Request, study: Annotated[list[str] | None, Query()] =
             views.append(view_cache_of(request).view(service.study(request, name, "read")))
         except LeversError:
             failed.append(name)
-    bests = [view.best for view in views]
     factors = list(dict.fromkeys(name for view in views for name in view.state.spec.space.names))
-    return page(
-        request,
-        "compare.html",
-        names=names[:MOST_CHOICES],
-        chosen=wanted,
-        missing=[*unknown, *failed],
-        n_left_out=max(len(wanted) - MOST_COMPARED, 0),
-        most=MOST_COMPARED,
-        views=views,
-        heads=[view.keep("headline", partial(Headline.of, view)) for view in views],
-        bests=bests,
-        factors=factors[:MOST_FACTORS],
-        n_factors=len(factors),
-        chart=COMPARE.both(views) if views else None,
-        most_rows=2000,
-    )
+    given: dict[str, Any] = {"names": names[:MOST_CHOICES], "chosen": wanted, "missing": [*unknown, *failed]}
+    given |= {"n_left_out": max(len(wanted) - MOST_COMPARED, 0), "most": MOST_COMPARED, "most_rows": MOST_TABLE_ROWS}
+    given |= {"views": views, "heads": [Headline.of(view) for view in views], "bests": [view.best for view in views]}
+    given |= {"factors": factors[:MOST_FACTORS], "n_factors": len(factors)}
+    return page(request, "compare.html", chart=COMPARE.both(views) if views else None, **given)
 
 
 @router.get("/studies/{name}/merge")
@@ -182,25 +158,10 @@ def merge(request: Request, name: str, form: Posted) -> Response:
 
 
 def _form(
-    request: Request,
-    name: str,
-    chosen: list[str],
-    new_name: str,
-    wrong: str = "",
-    budget: str = "",
-    status: int = 200,
+    request: Request, name: str, chosen: list[str], new_name: str, wrong: str = "", budget: str = "", status: int = 200
 ) -> Response:
     _, view = opened(request, name, "admin")
     spec = view.state.spec
-    return page(
-        request,
-        "merge.html",
-        status,
-        factors=spec.space.names,
-        chosen=chosen,
-        new_name=new_name,
-        wrong=wrong,
-        budget=budget,
-        has_budget="budget" in dict(spec.options),
-        **context(view),
-    )
+    typed = {"chosen": chosen, "new_name": new_name, "wrong": wrong, "budget": budget}
+    offered = {"factors": spec.space.names, "has_budget": "budget" in dict(spec.options)}
+    return page(request, "merge.html", status, **typed, **offered, **context(view))

@@ -1,6 +1,6 @@
 """The page of a study: where it stands, the runs that are out, charts, and how it follows what others do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -14,7 +14,7 @@ from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
-from levers.studies.analysis.views import Best, Status
+from levers.studies.analysis.views import Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
@@ -37,53 +37,36 @@ class Bar:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
 class Headline:
     """What a page says first."""
 
-    finished: bool
-    word: str
-    runs: str
-    to_go: str
-    action: str
-    note: str | None
-    lost: str
-    status: Status
-    best: Best | None
-    within: str | None
-    expected: str | None
-    bar: Bar | None
+    def __init__(self, view: StudyView) -> None:
+        status, best = view.status, view.best
+        self.finished, self.status, self.best = view.is_finished, status, best
+        self.word = "Stop: there is a verdict" if self.finished else "Go on"
+        self.runs = several(status.n_complete, "run", "runs") + (" made" if self.finished else " so far")
+        if status.n_past:
+            self.runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
+        self.to_go = "no runs to go" if self.finished else _to_go(status.to_go)
+        self.action = _action(status, self.finished)
+        lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
+        self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
+        self.within = self.expected = ""
+        if best is not None and best.within is not None:
+            sure = percent(1 - view.state.spec.failure_prob)
+            self.within = f"within {number(best.within)} of the best with probability {sure}"
+            self.within += "" if self.finished else ", at whatever time you look"
+        if best is not None and best.predicted is not None:
+            self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
+        self.bar = _bar(status)
 
     @classmethod
     def of(cls, view: StudyView) -> "Headline":
-        """From the view of a study."""
-        status, best = view.status, view.best
-        finished = view.is_finished
-        runs = several(status.n_complete, "run", "runs") + " so far"
-        if finished:
-            runs = several(status.n_complete, "run", "runs") + " made"
-        if status.n_past:
-            runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
-        return cls(
-            finished,
-            "Stop: there is a verdict" if finished else "Go on",
-            runs,
-            _to_go(status, finished),
-            _action(status, finished),
-            status.note,
-            _lost(status),
-            status,
-            best,
-            _within(view, best),
-            _expected(best),
-            _bar(status),
-        )
+        """That of a view, made once."""
+        return view.keep("headline", lambda: cls(view))
 
 
-def _to_go(status: Status, finished: bool) -> str:
-    to_go = status.to_go
-    if finished:
-        return "no runs to go"
+def _to_go(to_go: Forecast) -> str:
     if to_go.worst_case is None:
         return f"{count(to_go.now)} to go in this block, then more"
     if to_go.likely is None:
@@ -92,10 +75,8 @@ def _to_go(status: Status, finished: bool) -> str:
         return f"{count(to_go.now)} to go, all in this block"
     if to_go.likely >= to_go.worst_case:
         return f"{count(to_go.likely)} to go, {count(to_go.now)} in this block"
-    return (
-        f"about {count(to_go.likely)} to go, {count(to_go.worst_case)} in the worst case; "
-        f"{count(to_go.now)} in this block"
-    )
+    likely, worst = count(to_go.likely), count(to_go.worst_case)
+    return f"about {likely} to go, {worst} in the worst case; {count(to_go.now)} in this block"
 
 
 def _action(status: Status, finished: bool) -> str:
@@ -107,25 +88,6 @@ def _action(status: Status, finished: bool) -> str:
             ready = f"Enter the outcomes of the {count(status.n_running)} runs that are out"
         return f"{ready}, or ask for more." if status.n_waiting else f"{ready}: what comes next depends on them."
     return f"Ask for runs, make them in the order given, and enter their outcomes. {count(status.n_waiting)} are ready."
-
-
-def _lost(status: Status) -> str:
-    parts = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
-    return f"{' and '.join(parts)}; these runs are asked for again" if parts else ""
-
-
-def _within(view: StudyView, best: Best | None) -> str | None:
-    if best is None or best.within is None:
-        return None
-    sure = percent(1 - view.state.spec.failure_prob)
-    when = "" if view.is_finished else ", at whatever time you look"
-    return f"within {number(best.within)} of the best with probability {sure}{when}"
-
-
-def _expected(best: Best | None) -> str | None:
-    if best is None or best.predicted is None:
-        return None
-    return f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
 
 
 BAR = 1000.0
@@ -171,24 +133,22 @@ MOST_ROWS, MOST_KEPT = 100, 1_000
 
 
 def open_runs(
-    view: StudyView,
-    study: Study,
-    shown: Iterable[int] = (),
-    typed: Mapping[int, str] | None = None,
-    problems: Mapping[int, str] | None = None,
+    view: StudyView, study: Study, shown: Iterable[int] = (), typed: Mapping[int, tuple[str, str]] | None = None
 ) -> OpenRuns:
-    """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer."""
-    state, wanted, wrong = view.state, dict(typed or {}), dict(problems or {})
+    """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer.
+
+    `typed` is what was typed for some, and what is wrong with that.
+    """
+    state, entered = view.state, typed or {}
     out = views.running(state)
-    kept = [t for t in (*shown, *wanted, *wrong) if 0 <= t < state.trials.n_trials]
+    kept = [t for t in (*shown, *entered) if 0 <= t < state.trials.n_trials]
     listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
     closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
     tellers = who_told(study, state, closed) if closed else {}
     rows = []
     for trial in views.trials(state, listed):
-        t = trial.number
-        said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(t))
-        rows.append(RunRow(trial, said, wanted.get(t, ""), wrong.get(t, "")))
+        said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(trial.number))
+        rows.append(RunRow(trial, said, *entered.get(trial.number, ("", ""))))
     return OpenRuns(rows, len(out))
 
 
@@ -239,7 +199,7 @@ def context(view: StudyView) -> dict[str, Any]:
         "address": address(view.name),
         "seq": view.seq,
         "spec": view.state.spec,
-        "headline": view.keep("headline", lambda: Headline.of(view)),
+        "headline": Headline.of(view),
         "most_rows": MOST_TABLE_ROWS,
     }
 
@@ -248,22 +208,7 @@ def context(view: StudyView) -> dict[str, Any]:
 def study_page(request: Request, name: str) -> Response:
     """The page of a study."""
     study, view = opened(request, name)
-    return show(request, study, view)
-
-
-def show(
-    request: Request,
-    study: Study,
-    view: StudyView,
-    status: int = 200,
-    typed: Mapping[int, str] | None = None,
-    problems: Mapping[int, str] | None = None,
-    wrong: Sequence[str] = (),
-    fields: Mapping[str, str] | None = None,
-) -> Response:
-    """The page, after a form that could not be taken with everything that was typed and what is wrong with it."""
-    runs = open_runs(view, study, (), typed, problems)
-    return page(request, "study.html", status, wrong=wrong, **_panels(view, runs, fields or {}))
+    return page(request, "study.html", wrong=(), **panels_of(view, open_runs(view, study)))
 
 
 def refused(
@@ -272,17 +217,18 @@ def refused(
     """The page after a form that could not be taken; a script of the page is told in words instead."""
     if is_quiet(request):
         raise error
-    return show(request, study, view, status_of(error), wrong=lines_of(error), fields=fields)
+    shown = panels_of(view, open_runs(view, study), fields)
+    return page(request, "study.html", status_of(error), wrong=lines_of(error), **shown)
 
 
-def _panels(view: StudyView, runs: OpenRuns, fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the parts of the page show that change when the study does."""
+def panels_of(view: StudyView, runs: OpenRuns, fields: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the parts of the page show that change when the study does; `fields` are what was typed into a form."""
     return {
         "runs": runs,
         "charts": charts_of(view, CHARTS),
         "corrections": view.state.corrections[-MOST_CORRECTIONS:][::-1],
         "n_corrections": len(view.state.corrections),
-        "fields": fields,
+        "fields": fields or {},
         **context(view),
     }
 
@@ -292,7 +238,7 @@ def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A0
     """The parts of the page that change, as they are now. `open` lists the runs that the page shows as being out."""
     study, view = opened(request, name)
     shown = [int(part) for part in open.split(",")[:MOST_SHOWN] if part.isascii() and part.isdigit() and len(part) < 16]
-    return part(fragment(request, "panels.html", **_panels(view, open_runs(view, study, shown), {})))
+    return part(fragment(request, "panels.html", **panels_of(view, open_runs(view, study, shown))))
 
 
 @router.get("/studies/{name}/checks")

@@ -61,10 +61,7 @@ def trials_page(
 
 
 def _workers(view: StudyView) -> list[str]:
-    found: list[str] = view.keep(
-        "workers", lambda: sorted({lease.worker for lease in view.state.leases})[:MOST_OPTIONS]
-    )
-    return found
+    return view.keep("workers", lambda: sorted({lease.worker for lease in view.state.leases})[:MOST_OPTIONS])
 
 
 @router.get("/studies/{name}/trials/{number}")
@@ -73,12 +70,7 @@ def trial_page(request: Request, name: str, number: int) -> Response:
     study, view = opened(request, name)
     trial = views.trial(view.state, number)
     teller = who_told(study, view.state, [number]).get(number)
-    return page(
-        request,
-        "trial.html",
-        trial=trial,
-        block=int(block_numbers(view.state, numbers([number]))[0]),
-        became=became(trial, teller),
-        corrections=[c for c in view.state.corrections if c.trial == number],
-        **context(view),
-    )
+    given: dict[str, Any] = {"trial": trial, "became": became(trial, teller)}
+    given["block"] = int(block_numbers(view.state, numbers([number]))[0])
+    given["corrections"] = [c for c in view.state.corrections if c.trial == number]
+    return page(request, "trial.html", **given, **context(view))
