@@ -22,7 +22,7 @@ from harness.fleet import FLEET_SPACE
 from harness.http_load import check_load, run_load, running_server
 from harness.postgres import running_postgres
 from levers.studies.library import create_study, load_study, open_storage
-from levers.studies.tokens import create_token
+from levers.studies.storage.tokens import create_token
 
 STORAGES = ("sqlite", "postgresql")
 PLENTY = 200_000  # runs: more than can be told in a minute

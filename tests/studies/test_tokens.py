@@ -9,8 +9,8 @@ import levers
 from levers.errors import InvalidSettingError, NoSuchStudyError, RepeatedKeyError, TokenError, TrialError
 from levers.studies.library import open_storage
 from levers.studies.storage.memory import MemoryStorage
+from levers.studies.storage.tokens import active_tokens, create_token, find_token, revoke_token
 from levers.studies.study import Study
-from levers.studies.tokens import active_tokens, create_token, find_token, revoke_token
 
 
 def new_study(storage: str | MemoryStorage | None = None) -> Study:

@@ -17,8 +17,8 @@ import levers
 from levers.core.space import Space
 from levers.studies.library import open_storage
 from levers.studies.sheets.read import read_sheet
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.studies.tokens import create_token
 from levers.web.service import Limits
 
 Serve = Callable[..., AbstractContextManager[str]]

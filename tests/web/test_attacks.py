@@ -18,8 +18,8 @@ from levers.studies.library import load_study
 from levers.studies.sheets.read import read_sheet
 from levers.studies.storage.base import Stored, Token
 from levers.studies.storage.memory import MemoryStorage
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.studies.tokens import create_token
 from levers.web.api.schemas import NewStudy, PlanFor, Told
 from levers.web.app import make_app
 from levers.web.errors import RefusedError

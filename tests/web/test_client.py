@@ -40,8 +40,8 @@ from levers.errors import (
 )
 from levers.studies.library import open_storage
 from levers.studies.log import freeze
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import NoOutcomeWarning
-from levers.studies.tokens import create_token
 
 Serve = Callable[..., AbstractContextManager[str]]
 FACTORS: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2.5], "on": [True, False]}

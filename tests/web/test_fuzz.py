@@ -13,7 +13,7 @@ from pathlib import Path
 
 import levers
 from levers.studies.library import open_storage
-from levers.studies.tokens import create_token
+from levers.studies.storage.tokens import create_token
 
 Serve = Callable[..., AbstractContextManager[str]]
 FACTORS: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2]}

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from levers.errors import InvalidSettingError
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.tokens import create_token, revoke_token
+from levers.studies.storage.tokens import create_token, revoke_token
 from levers.web.app import make_app
 from levers.web.security import LOOPBACK, POLICY, Guard, Metrics
 from levers.web.server import Address, new_service

@@ -15,7 +15,7 @@ from harness.http_load import check_load, run_load, running_server
 from harness.postgres import running_postgres
 from levers.errors import StudyError
 from levers.studies.library import open_storage
-from levers.studies.tokens import create_token
+from levers.studies.storage.tokens import create_token
 
 WORKERS = 16
 

@@ -26,8 +26,8 @@ from levers.studies.library import create_study, list_studies, load_study, open_
 from levers.studies.sheets.runs import trial_codes
 from levers.studies.space_text import parse_text
 from levers.studies.storage.base import Storage
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.studies.tokens import create_token
 from levers.web.app import make_app
 from levers.web.cache import ViewCache, who_told
 from levers.web.demo import MOST_DEMOS, Demos

@@ -22,8 +22,8 @@ from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
-from levers.studies.files import target_of, whole_file
 from levers.studies.run import AnyStudy
+from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.state import StudyState
 
 try:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from levers.algorithms.base import Verdict
+from levers.studies.sheets.cells import level_text
 
 SELECTION = "selection"
 _GAP = 3  # between two columns of a table
@@ -101,17 +102,6 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
             "The choice was made on fresh runs of the selection, the losses are estimated from all runs: "
             "so a small negative loss can appear.\n"
         )
-
-
-def level_text(level: object) -> str:
-    """A level as a sheet has it, with all its digits.
-
-    >>> [level_text(level) for level in ("low", True, 0.1 + 0.2, 10000)]
-    ['low', 'true', '0.30000000000000004', '10000']
-    """
-    if isinstance(level, bool):
-        return str(level).lower()
-    return level if isinstance(level, str) else repr(level)
 
 
 def cell(value: object) -> str:

@@ -9,11 +9,12 @@ import typer
 
 from levers.algorithms.base import PAST
 from levers.cli.options import FormatOption, Reached, on_study, say_json, say_rows
-from levers.cli.output import Format, as_table, console, level_text, print_verdict, table_width
+from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis.describe import several, when
 from levers.studies.analysis.views import EffectRow
+from levers.studies.sheets.cells import level_text
 
 if TYPE_CHECKING:
     import polars

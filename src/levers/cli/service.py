@@ -19,7 +19,7 @@ from levers.errors import InvalidSettingError, StorageError
 from levers.studies.analysis.describe import when
 from levers.studies.library import close_storages, default_storage, open_storage
 from levers.studies.storage.base import Storage
-from levers.studies.tokens import create_token, revoke_token
+from levers.studies.storage.tokens import create_token, revoke_token
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _STORAGE = "sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not given."

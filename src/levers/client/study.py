@@ -21,9 +21,9 @@ from levers.core.validation import check_count, check_positive
 from levers.errors import NoSuchTrialError, SheetError, StorageError
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
-from levers.studies.files import target_of, whole_file
 from levers.studies.outcomes import past_runs
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
+from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, StudyState, Trial, TrialState
 from levers.studies.study import LogEntry, NoOutcomeWarning, no_outcomes
@@ -73,11 +73,7 @@ def _corrections(data: Mapping[str, Any]) -> list[Correction]:
     return [built(Correction, one, changes=tuple(one["changes"])) for one in data["corrections"]]
 
 
-_TYPES = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-}
+_TYPES = {suffix: MEDIA_TYPES[suffix] for suffix in (".csv", ".tsv", ".xlsx")}
 
 
 def study_path(name: str) -> str:

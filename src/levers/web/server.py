@@ -16,7 +16,7 @@ from levers.charts.view import StudyView
 from levers.errors import InvalidSettingError
 from levers.studies.library import create_study
 from levers.studies.storage.base import Storage
-from levers.studies.tokens import active_tokens
+from levers.studies.storage.tokens import active_tokens
 from levers.web.app import make_app
 from levers.web.pages.site import environment
 from levers.web.security import LOOPBACK

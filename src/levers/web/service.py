@@ -13,9 +13,9 @@ from starlette.requests import Request
 from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
-from levers.studies.storage.base import Storage
+from levers.studies.storage.base import Storage, no_such_study
+from levers.studies.storage.tokens import ROLES, find_token
 from levers.studies.study import Study, login_name
-from levers.studies.tokens import ROLES, find_token
 from levers.web.errors import RefusedError
 
 COOKIE = "levers_token"
@@ -136,8 +136,8 @@ class Service:
             raise NoSuchStudyError("there is no study of that name")
         try:
             opened = load_study(name, self.storage)
-        except NoSuchStudyError as error:  # where the storage is, is nobody's business out there
-            raise NoSuchStudyError(str(error).replace(f" in {self.storage.url}", "")) from None
+        except NoSuchStudyError:  # where the storage is, is nobody's business out there
+            raise no_such_study(name, [known for _, known in self.storage.names()]) from None
         with self._lock:
             kept = self._studies.get(name)
             if kept is None or kept.study.id != opened.id:  # else another thread was faster, and has the one to use

@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 from harness.browser import Visitors
 from levers.core.space import Level
 from levers.studies.library import create_study, load_study, open_storage
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.studies.tokens import create_token
 
 SPACE: dict[str, list[Level]] = {"<b>heat</b>": ["low", "mid", "high"], "speed & 'co'": [1, 2, 3], "belt": ["A", "B"]}
 

@@ -11,8 +11,8 @@ from harness.http_load import running_server
 from levers.core.space import Space
 from levers.studies.events import Told
 from levers.studies.library import create_study, load_study, open_storage
+from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.studies.tokens import create_token
 
 SPACE = Space.of({"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]})
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from harness.browser import Visitors
 from harness.http_load import running_server
 from levers.studies.library import create_study, load_study, open_storage
-from levers.studies.tokens import create_token, revoke_token
+from levers.studies.storage.tokens import create_token, revoke_token
 
 STUDIES = ("oven", "press")
 REFUSED = ("status of 401", "status of 403")

@@ -11,7 +11,7 @@ from levers.core.codec import to_json
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, SheetError
 from levers.studies.events import Numbers, Values
-from levers.studies.files import target_of, whole_file
+from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.runs import block_numbers, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.space import Factor, Level
+from levers.core.space import Factor
 from levers.errors import InvalidSettingError, SheetError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def level_texts(factor: Factor) -> tuple[str, ...]:
     >>> level_texts(Factor("dose", [1, "1", 2.5, True, "=x"]))
     ('1', "'1", '2.5', 'true', "'=x")
     """
-    texts = {k: _number_text(level) for k, level in enumerate(factor.levels) if not isinstance(level, str)}
+    texts = {k: level_text(level) for k, level in enumerate(factor.levels) if not isinstance(level, str)}
     taken = set(texts.values())
     for k, level in enumerate(factor.levels):
         if isinstance(level, str):
@@ -235,8 +235,15 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
     return find
 
 
-def _number_text(level: Level) -> str:
-    return str(level).lower() if isinstance(level, bool) else repr(level)
+def level_text(level: object) -> str:
+    """A level as a sheet has it, with all its digits.
+
+    >>> [level_text(level) for level in ("low", True, 0.1 + 0.2, 10000)]
+    ['low', 'true', '0.30000000000000004', '10000']
+    """
+    if isinstance(level, bool):
+        return str(level).lower()
+    return level if isinstance(level, str) else repr(level)
 
 
 def _is_near(value: int | float, level: int | float) -> bool:

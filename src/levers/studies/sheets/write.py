@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.space import FREE, Space
 from levers.errors import SheetError, raise_together
-from levers.studies.files import target_of, whole_file
 from levers.studies.sheets.cells import level_texts, neutral, shown
+from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
 from levers.studies.spec import check_names
 

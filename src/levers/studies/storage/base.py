@@ -169,7 +169,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def no_such_study(name: str, known: Sequence[str], url: str) -> NoSuchStudyError:
+def no_such_study(name: str, known: Sequence[str], url: str | None = None) -> NoSuchStudyError:
     """The error for a name that is not there, with what might have been meant.
 
     >>> str(no_such_study("lin", ["line", "farm"], "sqlite:///x.db"))
@@ -179,7 +179,8 @@ def no_such_study(name: str, known: Sequence[str], url: str) -> NoSuchStudyError
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     listed = ", ".join(known[:MAX_NAMES_LISTED]) + (" ..." if len(known) > MAX_NAMES_LISTED else "")
     there = f"there are: {listed}" if known else "there is none yet; `levers create` makes one"
-    return NoSuchStudyError(f"there is no study {name!r} in {url}{hint}; {there}")
+    place = "" if url is None else f" in {url}"
+    return NoSuchStudyError(f"there is no study {name!r}{place}{hint}; {there}")
 
 
 def exists_already(name: str) -> StudyExistsError:

@@ -16,6 +16,7 @@ from starlette.responses import FileResponse
 
 from levers.studies.analysis.tables import export_study, trials_frame
 from levers.studies.events import Numbers, numbers
+from levers.studies.sheets.files import MEDIA_TYPES
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet, tell_sheet, write_runs
 from levers.studies.study import Study
@@ -26,13 +27,7 @@ from levers.web.api.trials import Worker
 from levers.web.errors import RefusedError
 
 router = APIRouter(tags=["files"])
-TYPES = {
-    "csv": "text/csv",
-    "tsv": "text/tab-separated-values",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "parquet": "application/vnd.apache.parquet",
-    "json": "application/json",
-}
+TYPES = {suffix[1:]: kind for suffix, kind in MEDIA_TYPES.items()}
 _SHEETS = ("csv", "tsv", "xlsx")
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 RUNS = "Levers-Runs"

@@ -8,10 +8,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
-from levers.errors import InvalidSettingError, LeversError, SheetError
+from levers.errors import InvalidSettingError, LeversError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.tables import export_study
+from levers.studies.sheets.files import MEDIA_TYPES
 from levers.studies.sheets.read import read_sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
@@ -21,12 +22,7 @@ from levers.web.pages.site import answered, service_of
 from levers.web.pages.study import opened, refused
 from levers.web.security import Posted, file_of
 
-_KINDS = {
-    ".csv": "text/csv; charset=utf-8",
-    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    ".parquet": "application/vnd.apache.parquet",
-    ".json": "application/json",
-}
+_KINDS = {**MEDIA_TYPES, ".csv": f"{MEDIA_TYPES['.csv']}; charset=utf-8"}
 router = APIRouter(include_in_schema=False)
 
 
@@ -75,16 +71,10 @@ def _taken(request: Request, study: Study, form: FormData) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(file.file.read())
-        try:
-            with service_of(request).slowly():
-                sheet = read_sheet(path, study.space)
-            service_of(request).check_rows(sheet.n_rows)
-            report = tell_sheet(study, sheet)
-        except SheetError as error:
-            if error.rows:
-                raise
-            # people know the file by their own name for it
-            raise SheetError(str(error).replace(repr(str(path)), repr(shown))) from error
+        with service_of(request).slowly():  # people know the file by their own name for it
+            sheet = read_sheet(path, study.space, name=repr(shown))
+        service_of(request).check_rows(sheet.n_rows)
+        report = tell_sheet(study, sheet)
     said = f"{several(report.n_new, 'new outcome', 'new outcomes')}, {report.n_known:,} known before, "
     said += f"{several(report.n_empty, 'row', 'rows')} not run yet."
     if report.n_late:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from levers.errors import InvalidSettingError
-from levers.studies.sheets.cells import typed_number
+from levers.studies.sheets.cells import level_text, typed_number
 
 _HUGE = 10**15
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
@@ -50,17 +50,6 @@ def percent(share: float) -> str:
     ('90 %', '99.5 %')
     """
     return f"{100 * share:.6g} %"
-
-
-def level_text(level: object) -> str:
-    """A level as a sheet has it, with all its digits.
-
-    >>> [level_text(level) for level in ("low", True, 0.25, 10000)]
-    ['low', 'true', '0.25', '10000']
-    """
-    if isinstance(level, bool):
-        return str(level).lower()
-    return level if isinstance(level, str) else repr(level)
 
 
 def moment(seconds: float | None) -> Markup:

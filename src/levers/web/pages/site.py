@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from levers.errors import StorageError
 from levers.studies.analysis.describe import several
-from levers.studies.tokens import find_token
+from levers.studies.storage.tokens import find_token
 from levers.web import security
 from levers.web.errors import RefusedError
 from levers.web.pages import filters

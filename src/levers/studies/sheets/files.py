@@ -9,6 +9,15 @@ from typing import BinaryIO
 
 from levers.errors import LeversError
 
+MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".parquet": "application/vnd.apache.parquet",
+    ".json": "application/json",
+}
+"""What each kind of file is called over HTTP."""
+
 
 def target_of(path: str | os.PathLike[str], suffixes: Sequence[str], error: type[LeversError]) -> tuple[Path, str]:
     """The path and its suffix, in small letters; an error when it has none of these or is in no folder.
