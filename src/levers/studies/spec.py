@@ -70,7 +70,7 @@ class StudySpec:
         """Whether some levers are studied as one."""
         return bool(self.forbidden or self.merged)
 
-    @property
+    @cached_property
     def inner(self) -> Space:
         """The space as the algorithm sees it."""
         return self.merging.inner if self.is_merged else self.space

@@ -247,9 +247,9 @@ class Guard:
         most = most or self._service.limits.body_bytes
         headers = Headers(scope=scope)
         stated = headers.get("content-length", "0")
-        too_large = RefusedError(413, f"the request has more than {most >> 10:,} kB; send it in parts")
+        too_large = f"the request has more than {most >> 10:,} kB; send it in parts"
         if not stated.isdigit() or int(stated) > most:
-            raise too_large
+            raise RefusedError(413, too_large)
         if stated == "0" and "transfer-encoding" not in headers:
             return receive
         parts: list[bytes] = []
@@ -262,7 +262,7 @@ class Guard:
                 parts.append(message.get("body", b""))
                 size, more = size + len(parts[-1]), message.get("more_body", False)
                 if size > most:
-                    raise too_large
+                    raise RefusedError(413, too_large)
         if limit.cancelled_caught:
             raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
         waiting = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -139,8 +140,8 @@ class Prospect:
         lengths = [max(self.state.n_runs * (growth - 1), float(self.following)) for growth in settings.GROWTHS]
         lengths = [more for more in dict.fromkeys(lengths) if more < most]
         growths = [1 + more / self.state.n_runs for more in lengths]
-        standings = forecasts(self.state.evidence, growths, self.confidence, self.now, self.known)
-        for more, then in zip(lengths, standings, strict=True):
+        batches = forecasts(self.state.evidence, growths, self.confidence, self.now, self.known)
+        for more, then in zip(lengths, chain.from_iterable(batches), strict=True):
             certain = self.tolerance is not None and then.upper_loss <= (1 - self.reach) * self.tolerance
             yield more if certain else self.cost(then, more)
 

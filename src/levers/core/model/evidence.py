@@ -192,12 +192,12 @@ def _assess(
 
 def forecasts(
     evidence: Evidence, growths: Sequence[float], confidence: Confidence, now: Standing, known: Knowledge
-) -> Iterator[Standing]:
+) -> Iterator[list[Standing]]:
     """What the standing will be when the information has grown by each factor, if the estimates are about right.
 
     Estimates are shrunk by one standard error in the square, d^2 -> d^2 - sigma^2 / I, because the largest of many
-    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. Standings are worked out
-    as they are asked for: the first alone, because mostly no other one is asked for after it, then many at once.
+    estimates are mostly noise. This only guides how long to screen; no guarantee rests on it. They come in
+    batches, worked out as they are asked for: the first alone, because mostly no other one is asked for after it.
     """
     information = np.maximum(evidence.information, _LEAST_INFORMATION)
     estimates = evidence.estimates
@@ -207,7 +207,7 @@ def forecasts(
     while begin < len(growths):
         grown = information * np.asarray(growths[begin:end])[:, None, None, None]
         begin, end = end, end + batch
-        yield from _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
+        yield _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -235,6 +236,7 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
     return find
 
 
+@lru_cache(maxsize=1024, typed=True)  # pages ask for the same few again and again; True is not 1
 def level_text(level: object) -> str:
     """A level as a sheet has it, with all its digits.
 
