@@ -126,10 +126,8 @@ def test_forecasts_shrink_estimates_and_radius() -> None:
     sure = Confidence(1.0, 0.01, 1.0, 0.0, 1.0)
     now = assess(evidence.estimates, sure.radii(evidence.information), active, nothing, nothing, Knowledge())
     assert now.at_stake == (2,)
-    assert [then.at_stake for then in chain.from_iterable(forecasts(evidence, [1.0, 4.0], sure, now, Knowledge()))] == [
-        (2,),
-        (),
-    ]
+    batches = forecasts(evidence, [1.0, 4.0], sure, now, Knowledge())
+    assert [then.at_stake for then in chain.from_iterable(batches)] == [(2,), ()]
     noise = Evidence.none(1, 2).add(0.3 * estimates, np.full((1, 2, 2), 0.1))
     [[then]] = forecasts(noise, [1000.0], sure, now, Knowledge())
     assert then.at_stake == (2,)  # 0.3 is less than its error
