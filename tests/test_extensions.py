@@ -69,6 +69,7 @@ def test_it_runs_a_study_in_a_storage_of_its_package_and_the_pages_show_it() -> 
     assert study.verdict().n_runs == 6
     assert "random-search" in browser.get("/studies/try", headers={"accept": "text/html"}).text
     assert study.status().to_go.now == 0
+    assert study.status().within is None  # it promises less than was asked for
 
 
 @pytest.mark.usefixtures("installed")

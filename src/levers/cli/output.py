@@ -94,7 +94,9 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
-        matters = "yes" if factor.name in found else "no sign of it"
+        matters = (
+            "yes" if factor.name in found else "no sign of it" if verdict.parents is not None else "not looked for"
+        )
         table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
     out.print(table)
     if any_negative and SELECTION in dict(verdict.runs_by_stage):

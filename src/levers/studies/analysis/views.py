@@ -145,7 +145,7 @@ def status(name: str, state: StudyState) -> Status:
         n_past=sum(len(past.values) for past in state.past),
         n_corrections=len(state.corrections),
         tolerance=state.spec.tolerance,
-        within=None if found is None else found.tolerance,
+        within=_within(state, found),
         to_go=to_go,
         created_at=state.created_at,
         updated_at=state.updated_at,
@@ -176,6 +176,11 @@ def _final(state: StudyState) -> Verdict:
     step = state.spec.solver.ask(state.known[-1], state.spec.generator(len(state.blocks)))
     assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
     return replace(step, goal=state.spec.goal)
+
+
+def _within(state: StudyState, found: Verdict | None) -> float | None:
+    """How far from the best, with the study's probability; an algorithm that promises less than that says nothing."""
+    return None if found is None or found.failure_prob > state.spec.failure_prob else found.tolerance
 
 
 def verdict(state: StudyState) -> Verdict | None:
@@ -260,8 +265,7 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
         return None
     levels = estimates.leaders if found is None else found.assignment.codes
     predicted = estimates.prediction(levels, state.spec.noise_sd, 0.05) or (None, None, None)
-    within = None if found is None else found.tolerance
-    return Best(state.spec.assignment(levels), within, *predicted)
+    return Best(state.spec.assignment(levels), _within(state, found), *predicted)
 
 
 def forecast(state: StudyState) -> Forecast:
