@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from starlette.testclient import TestClient
 
 import levers
-from levers.errors import UnknownAlgorithmError
+from levers.errors import StorageError, UnknownAlgorithmError
 from levers.extensions import registered
 from levers.studies.library import open_storage
 from levers.testing.algorithms import check_contract
@@ -78,10 +78,29 @@ def test_one_that_cannot_be_loaded_says_whose_fault_it_is() -> None:
         levers.make_algorithm("broken-search", levers.Problem(levers.Space.of(SPACE), 0.5, 0.1, 1.0))
 
 
+@pytest.mark.usefixtures("installed")
+def test_a_storage_that_cannot_be_made_says_whose_fault_it_is(tmp_path: Path) -> None:
+    with pytest.raises(
+        StorageError, match="'faulty' of levers-random-search cannot open 'faulty:x': RuntimeError: the d"
+    ):
+        open_storage("faulty:x")
+    with pytest.raises(StorageError, match="'faulty' of levers-random-search gave no storage for 'faulty:none'"):
+        open_storage("faulty:none")
+    assert open_storage(f"sqlite:///{tmp_path}/own.db").names() == []  # nobody can take the place of our own
+
+
+def test_commands_use_a_storage_of_another_package() -> None:
+    """A new process has a new scratch storage, which is empty, and not refused."""
+    create = "create s --factor a=1,2 --tolerance 1 --noise-sd 1 --storage scratch:x"
+    assert "s" in command(*create.split())
+    assert "no stud" in command("studies", "--storage", "scratch:x").lower()
+
+
 def test_commands_list_it_and_compare_it_in_several_processes() -> None:
     listed = command("algorithms")
     assert "random-search              Try random settings, and keep the one that did best" in listed
     assert "broken-search              'broken-search' of levers-random-search cannot be loaded" in listed
+    assert "nameless-search            'nameless-search' of levers-random-search is no algorithm" in listed
     words = "--factors 2 --parents 1 --levels 2 --worlds 2 --repeats 1 --workers 2 --format csv"
     compared = command("compare", "--algorithms", "random-search,modl", *words.split())
     assert "random-search,20" in compared

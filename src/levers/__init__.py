@@ -57,6 +57,8 @@ __all__ += ["Comparison", "Plan", "optimize", "plan", "run_on_world"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "from_json":
+        import_module("levers.algorithms.registry")  # which tells the codec where the states of algorithms are
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"levers.{_MODULES[name]}"), name)
@@ -64,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -82,13 +82,18 @@ def test_huge_plans_are_made_without_the_design() -> None:
 
 
 def test_a_plan_with_a_noise_that_is_not_known() -> None:
-    known, unknown = (levers.plan([4] * 6, tolerance=0.5, noise_sd=sd, expected_noise=1.0) for sd in (1.0, None))
+    known, unknown = (
+        levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0, expected_noise=expected) for expected in (None, 1.0)
+    )
     assert (unknown.noise_known, unknown.noise_sd, unknown.failure_prob) == (False, 1.0, 0.1)
     # the bound on the noise after a first block of about two runs a parameter is a third too high or more
     assert 1.5 * known.one_shot_runs < unknown.one_shot_runs < 4 * known.one_shot_runs
     assert levers.plan([4] * 6, tolerance=1.0, noise_sd=None) == levers.plan(
         [4] * 6, tolerance=1.0, noise_sd=None, expected_noise=1.0
     )
+    assert levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0) == unknown  # what is expected is not known
+    with pytest.raises(levers.LeversError, match="and not both"):
+        levers.plan([4] * 6, tolerance=0.5, noise_sd=2.0, expected_noise=1.0)
     budget = levers.plan([4] * 6, budget=400, noise_sd=None, expected_noise=2.0)
     assert budget.tolerance > levers.plan([4] * 6, budget=400, noise_sd=2.0).tolerance
     with pytest.raises(levers.LeversError, match="with a budget, the plan needs the noise") as refused:

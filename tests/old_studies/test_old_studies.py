@@ -10,10 +10,12 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import levers
@@ -146,6 +148,19 @@ def test_reading_decides_nothing(sample: Path, tmp_path: Path, monkeypatch: pyte
         assert study.space.names[:2] == ("heat", "speed")
         with pytest.raises(AssertionError, match="planned or checked"):
             study.verdict()
+
+
+def test_a_verdict_of_an_earlier_version_is_verified() -> None:
+    """What it promises is put in other words now; that is no reason to doubt it."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(FOLDER / "0.2.dev1.db", Path(folder) / "old.db")
+        study = levers.load_study("finished", f"sqlite:///{folder}/old.db")
+        known = json.loads((FOLDER / "0.2.dev1.json").read_text())["finished"]["verdict"]
+        frame = study.trials_dataframe().filter(pl.col("outcome").is_not_null())
+    was = levers.from_json(known, levers.Verdict)
+    assert not was.provisos
+    assert levers.verify(was, frame["outcome"].to_numpy()).ok
+    assert not levers.verify(was, frame["outcome"].to_numpy() + np.arange(len(frame))).ok
 
 
 def main(version: str) -> None:

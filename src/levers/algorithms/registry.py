@@ -44,7 +44,7 @@ class Algorithms(Mapping[str, type[Algorithm]]):
             return found
         point = registered(GROUP)[name]
         given = load(point, UnknownAlgorithmError)
-        if not (isinstance(given, type) and issubclass(given, Algorithm)) or given.name != name:
+        if not (isinstance(given, type) and issubclass(given, Algorithm)) or getattr(given, "name", None) != name:
             raise UnknownAlgorithmError(
                 f"{origin(point)} is no algorithm: {point.value} must be a subclass of levers.Algorithm with "
                 f"name = {name!r}"

@@ -200,6 +200,8 @@ def missing_file(storage: str) -> str | None:
     """The file of a SQLite storage that does not exist; None when it does, or when the storage is no file."""
     if re.fullmatch(r"sqlite:///[\w./-]+", storage) and not os.path.exists(storage.removeprefix("sqlite:///")):
         return storage.removeprefix("sqlite:///")  # the usual case, without SQLAlchemy
+    if not storage.startswith("sqlite"):
+        return None
     from levers.studies.storage.sql import parse_url  # SQLAlchemy takes a while to import
 
     url = parse_url(storage)

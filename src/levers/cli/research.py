@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -26,15 +26,13 @@ from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run
 from levers.experiments.plan import plan as make_plan
 from levers.experiments.runner import run_on_world
 from levers.progress import progress_bar
-from levers.reproduction.claims import check_claims
-from levers.reproduction.report import write_report
-from levers.reproduction.run import ALL, all_tasks
-from levers.reproduction.run import reproduce as run_experiments
-from levers.reproduction.sweeps import Task
 from levers.studies.library import open_storage
 from levers.studies.settings import PLAN
 from levers.worlds.named import factory_line
 from levers.worlds.scm import World, best_assignment, gap, true_parents
+
+if TYPE_CHECKING:
+    from levers.reproduction.sweeps import Task
 
 _ROWS = {
     "one_shot_runs": "one balanced design that settles everything",
@@ -49,10 +47,10 @@ _ROWS = {
 }
 
 
-def parse_levels(text: str) -> list[int]:
+def level_counts(text: str) -> list[int]:
     """`4x10` is ten factors of four levels; parts are joined by commas.
 
-    >>> parse_levels("4x3,2,5x2")
+    >>> level_counts("4x3,2,5x2")
     [4, 4, 4, 2, 5, 5]
     """
     sizes: list[int] = []
@@ -80,9 +78,7 @@ def plan(
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
-    if settings["expected_noise"] is not None:
-        settings["noise_sd"] = None  # then it is not known
-    found = make_plan(parse_levels(levels), **settings)
+    found = make_plan(level_counts(levels), **settings)
     if output == "json":
         say_json(found)
         return
@@ -176,7 +172,7 @@ def reproduce(
         typer.Argument(
             help="all, parents, elimination, support, degree, misspecification or hardness.", metavar="WHAT"
         ),
-    ] = ALL,
+    ] = "all",
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for results.")] = Path("reproduction"),
     size: Annotated[
         str, typer.Option(help="smoke (seconds), notebook (20 worlds x 5) or paper (20 x 50).")
@@ -195,11 +191,16 @@ def reproduce(
       levers reproduce parents --size paper --workers 8 -o results
       levers reproduce all --size paper --scheduler tcp://127.0.0.1:8786 -o results
     """
+    from levers.reproduction.claims import check_claims  # brings polars, which no other command here needs
+    from levers.reproduction.report import write_report
+    from levers.reproduction.run import all_tasks
+    from levers.reproduction.run import reproduce as run_experiments
+
     _, tasks = all_tasks(what, size, seed)
     with progress_bar("tasks", len(tasks)) as advance:
         shown = 0
 
-        def on_task(task: Task, done: int, of: int) -> None:
+        def on_task(task: "Task", done: int, of: int) -> None:
             nonlocal shown
             advance(done - shown, task.sweep)
             shown = done

@@ -117,7 +117,8 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     else:
         own = {"assignment": dict(params), "guarantee": found.statement, "runs_by_stage": dict(found.runs_by_stage)}
         names = (
-            "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage"
+            "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
+            "provisos doubts"
         )
         said = {name: own.get(name, getattr(found, name)) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -170,7 +171,7 @@ def trials(
     from levers.studies.analysis.tables import trials_frame
     from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
-    now, wanted = at.study.state, TrialFilter(EVERY if state is None else state.upper())
+    now, wanted = at.study.state, TrialFilter(state or EVERY)
     frame = trials_frame(now, as_in_sheets=True)[find_trials(now, wanted)]
     if output is Format.json:
         typer.echo(frame.write_json())

@@ -17,6 +17,7 @@ from levers.core.space import Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError
 
+_NOISE_SD = 1.0  # what plans are made with when nothing is said about the noise
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
 _MOST_PARAMETERS = 300
@@ -69,7 +70,7 @@ def plan(
     *,
     tolerance: float | None = None,
     failure_prob: float = 0.1,
-    noise_sd: float | None = 1.0,
+    noise_sd: float | None = _NOISE_SD,
     expected_noise: float | None = None,
     max_parents: int | None = None,
     min_effect: float | None = None,
@@ -78,8 +79,8 @@ def plan(
 ) -> Plan:
     """Plan a study: how many runs for a tolerance, or with `budget` the smallest tolerance for a number of runs.
 
-    The space may also be given as a list of level counts. With `noise_sd=None` the study has to learn the noise, and
-    the plan is for a noise that turns out as `expected_noise`, by default as large as the tolerance.
+    The space may also be given as a list of level counts. With `noise_sd=None`, or with `expected_noise`, the study
+    has to learn the noise, and the plan is for one that turns out as expected, by default as large as the tolerance.
 
     >>> abs(plan([4] * 10, tolerance=0.5).one_shot_runs / 1114 - 1) < 0.03
     True
@@ -91,7 +92,9 @@ def plan(
     n_levels = whole.n_levels
     if (tolerance is None) == (budget is None):
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
-    if noise_sd is None:
+    if expected_noise is not None and noise_sd not in (None, _NOISE_SD):
+        raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
+    if noise_sd is None or expected_noise is not None:
         expected = tolerance if expected_noise is None else check_positive("expected_noise", expected_noise)
         if expected is None:
             raise InvalidSettingError(

@@ -13,13 +13,14 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
-from levers.errors import StorageError, StudyError
-from levers.extensions import load, registered
+from levers.errors import LeversError, StorageError, StudyError
+from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage, check_name, encoded
@@ -49,14 +50,30 @@ def open_storage(storage: "str | Storage | None") -> Storage:
         return storage
     key = (storage, os.getpid(), os.getcwd())
     if key not in _opened:
-        point = registered(GROUP).get(storage.partition(":")[0])
+        kind = storage.partition(":")[0]
+        point = None if kind.startswith(("sqlite", "postgresql")) else registered(GROUP).get(kind)
         if point is not None:
-            _opened[key] = load(point, StorageError)(storage)
+            _opened[key] = _made_elsewhere(point, storage)
         else:
             from levers.studies.storage.sql import SqlStorage, parse_url  # SQLAlchemy takes a while to import
 
             _opened[key] = SqlStorage(parse_url(storage))
     return _opened[key]
+
+
+def _made_elsewhere(point: EntryPoint, address: str) -> Storage:
+    """A storage of another package; whatever goes wrong in making it is that package's."""
+    make = load(point, StorageError)
+    try:
+        made: Storage = make(address)
+    except LeversError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{origin(point)} cannot open {address!r}: {type(error).__name__}: {error}") from error
+    missing = [name for name in vars(Storage) if name[0] != "_" and not hasattr(made, name)]
+    if missing or not hasattr(made, "url"):
+        raise StorageError(f"{origin(point)} gave no storage for {address!r}: it has no {(missing or ['url'])[0]!r}")
+    return made
 
 
 # connections must not cross into a forked process, and a file may be named from the current folder: both are in the key

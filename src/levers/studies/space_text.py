@@ -18,9 +18,9 @@ from levers.errors import InvalidSettingError, InvalidSpaceError, about
 from levers.studies.sheets.cells import level_finder
 
 _EXAMPLE = '[factors]\nheat = ["low", "high"]\nspeed = [1, 2, 3]'
-_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
-_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
-_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]{1,2})?")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 """More than anybody types; a study over the API or the command line may have more."""
 

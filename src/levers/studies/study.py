@@ -335,7 +335,7 @@ class Study(AnyStudy):
         with self.writing() as transaction:
             spec = transaction.state.spec
             if not spec.solver.absorbs_runs:
-                raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for, as cfs can")
+                raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; cfs can")
             if transaction.state.open_block is None:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
             if (spec.contract(rows) < 0).any():

@@ -40,6 +40,20 @@ class RandomSearch(levers.Algorithm):
         return replace(state, tried=(*state.tried, *zip(map(tuple, batch.codes.tolist()), y.tolist(), strict=True)))
 
 
+class Nameless(levers.Algorithm):
+    """An algorithm whose author forgot to say its name."""
+
+
+_SCRATCH = levers.MemoryStorage()
+
+
 def open_scratch(url: str) -> levers.MemoryStorage:
     """A storage whose addresses begin with `scratch:`."""
-    return levers.MemoryStorage()
+    return _SCRATCH
+
+
+def open_faulty(url: str) -> object:
+    """A storage that cannot be opened, or is none."""
+    if url.endswith("none"):
+        return 7
+    raise RuntimeError("the disk is gone")

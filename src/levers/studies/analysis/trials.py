@@ -65,8 +65,8 @@ def _fits(state: StudyState, wanted: TrialFilter) -> NDArray[np.bool_]:
         fits: NDArray[np.bool_] = (states != TrialState.WAITING) & (table.lease[:n] >= 0)
     elif wanted.state == EVERY:
         fits = np.ones(n, dtype=np.bool_)
-    elif wanted.state in TrialState.__members__:
-        fits = states == TrialState[wanted.state]
+    elif wanted.state.upper() in TrialState.__members__:
+        fits = states == TrialState[wanted.state.upper()]
     else:
         raise InvalidSettingError(f"there is no state {wanted.state[:60]!r}; there are {', '.join(STATES)}")
     if wanted.block is not None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -116,7 +117,8 @@ def schema_of(engine: Engine) -> str | None:
 
 def _make_tables(engine: Engine) -> None:
     """The tables of this version in an empty database, without the migrations that would lead to them."""
-    version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")  # as Alembic calls it
+    version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), nullable=False), key)
     with engine.begin() as connection:
         _lock(connection)
         metadata.create_all(connection)

@@ -172,7 +172,7 @@ def made_plan(asked: Question) -> Plan:
     given = asdict(asked)
     n_levels, noise_known, noise_sd = list(given.pop("n_levels")), given.pop("noise_known"), given.pop("noise_sd")
     stated = (1.0 if noise_sd is None else noise_sd) if noise_known else None
-    return plan(n_levels, noise_sd=stated, expected_noise=noise_sd, **given)
+    return plan(n_levels, noise_sd=stated, expected_noise=None if noise_known else noise_sd, **given)
 
 
 @lru_cache(maxsize=128)
