@@ -51,7 +51,7 @@ def test_a_thousand_factors_can_be_planned() -> None:
         ({}, "either a tolerance or a budget"),
         ({"tolerance": 0.5, "budget": 10}, "either a tolerance or a budget"),
         ({"tolerance": -1.0}, "tolerance"),
-        ({"tolerance": 1e-200}, "takes more than"),
+        ({"tolerance": 1e-90}, "takes more than"),
         ({"tolerance": 0.5, "max_parents": 4}, "from 1 to 3"),
         ({"tolerance": 0.5, "min_effect": 0}, "min_effect"),
         ({"tolerance": 0.5, "noise_sd": 0}, "noise_sd"),
@@ -99,3 +99,16 @@ def test_a_plan_with_a_noise_that_is_not_known() -> None:
     with pytest.raises(levers.LeversError, match="with a budget, the plan needs the noise") as refused:
         levers.plan([4] * 6, budget=400, noise_sd=None)
     assert refused.value.field == "noise_sd"
+
+
+@pytest.mark.parametrize("name", ["tolerance", "noise_sd", "expected_noise", "min_effect"])
+@pytest.mark.parametrize("value", [5e-324, 1e-300, 1e300])
+def test_numbers_beyond_all_measure_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InvalidSettingError, match="choose another unit") as refused:
+        levers.plan([2, 3], **{"tolerance": 1.0, name: value})  # type: ignore[arg-type]
+    assert refused.value.field == name
+
+
+def test_a_plan_for_hardly_any_noise() -> None:
+    found = levers.plan([2], tolerance=1e99, noise_sd=1e-99, min_effect=1e-99, max_parents=1)
+    assert found.one_shot_runs == 2

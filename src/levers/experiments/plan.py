@@ -17,6 +17,7 @@ from levers.core.space import Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError
 
+_LARGEST = 1e100  # of a number that squares and ratios can be taken of
 _NOISE_SD = 1.0  # what plans are made with when nothing is said about the noise
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
@@ -92,6 +93,13 @@ def plan(
     n_levels = whole.n_levels
     if (tolerance is None) == (budget is None):
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+    given = {"tolerance": tolerance, "noise_sd": noise_sd, "expected_noise": expected_noise, "min_effect": min_effect}
+    for name, value in given.items():
+        if value is not None and not 1 / _LARGEST <= check_positive(name, value) <= _LARGEST:
+            raise InvalidSettingError(
+                f"{name} must be between {1 / _LARGEST:g} and {_LARGEST:g}, not {value:g}; choose another unit",
+                field=name,
+            )
     if expected_noise is not None and noise_sd not in (None, _NOISE_SD):
         raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
     if noise_sd is None or expected_noise is not None:
@@ -175,7 +183,7 @@ def plan(
         lower_bound=math.ceil(limit),
         necessary_runs=necessary,
         over_lower_bound=one_shot / limit if limit > 0 else None,
-        over_necessary=None if necessary is None else one_shot / necessary,
+        over_necessary=one_shot / necessary if necessary else None,
         trade_off=tuple(TradeOff(tolerance * f, math.ceil(scale**2 * unit / f**2)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)),
     )
 
