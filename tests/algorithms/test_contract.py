@@ -42,7 +42,7 @@ def make_answer() -> Answer:
 @pytest.mark.parametrize("chunk", [7, 16_384])
 def test_every_algorithm_keeps_the_contract(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved and read back between all steps, with small batches and large: the same verdict, and a right one."""
-    for module in ("cfs.solver", "modl", "restricted", "arms", "observational"):
+    for module in ("cfs.two_stage", "modl", "restricted", "arms", "observational"):
         monkeypatch.setattr(f"levers.algorithms.{module}.CHUNK", chunk)
     algorithm = make_algorithm(name, PROBLEM, **OPTIONS.get(name, {}))
     verdict = check_contract(algorithm, make_answer, seed=1)

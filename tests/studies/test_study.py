@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import levers
-from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.state import CfsState
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.codec import to_json
 from levers.core.designs.design import Design
 from levers.core.space import Level
@@ -458,17 +458,18 @@ def test_a_snapshot_is_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_library_that_shuffles_differently_does_not_end_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
     study = new()
-    original = Cfs.design
+    original = TwoStage.design
 
-    def other(self: Cfs, state: CfsState, seed: int) -> Design:
+    def other(self: TwoStage, state: CfsState, seed: int) -> Design:
         return original(self, state, seed + 1)
 
     for _ in range(40):
         asked = study.ask(9)
-        monkeypatch.setattr(Cfs, "design", other)  # the version that takes in a block is not the one that designed it
+        # the version that takes in a block is not the one that designed it
+        monkeypatch.setattr(TwoStage, "design", other)
         study = reload(study)
         study.tell_many((trial, outcome(trial)) for trial in asked)
-        monkeypatch.setattr(Cfs, "design", original)
+        monkeypatch.setattr(TwoStage, "design", original)
     assert study.is_finished
     assert study.best_params["heat"] == "mid"
     assert "as stored" in {block.design for block in study.verdict().blocks}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
 from levers.algorithms.cfs.settings import NOISES
-from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.certificates.limits import necessary_runs, worst_case_bound
@@ -143,7 +143,7 @@ def plan(
     shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
     selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
     subgaussian = certificate == CERTIFICATES[2]
-    solver = Cfs(  # of a study of this kind: it knows its first block and its look
+    solver = TwoStage(  # of a study of this kind: it knows its first block and its look
         problem if budget is None else replace(problem, tolerance=None),
         certificate=CERTIFICATES[0] if subgaussian else certificate,
         noise=NOISES[1] if subgaussian else NOISES[0],
@@ -194,7 +194,7 @@ def _cost_of_unknown_noise(problem: Problem, max_parents: int | None, budget: in
     The first block gives an upper bound of the noise, and everything after is sized by that bound.
     """
     share = error_shares(problem.failure_prob, estimate_noise=True, one_shot=False).noise
-    first = Cfs(problem, max_parents=max_parents, budget=budget).first_screening()
+    first = TwoStage(problem, max_parents=max_parents, budget=budget).first_screening()
     assert first is not None  # a noise that is not known is always screened for
     dof = first - sum(m - 1 for m in problem.space.n_levels) - 1
     return noise_upper_bound(float(dof), dof, share / 2), share

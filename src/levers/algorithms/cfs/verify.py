@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Verdict
 from levers.algorithms.cfs.settings import RULES
-from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
 from levers.core.validation import check_outcomes
 from levers.errors import InvalidSettingError
@@ -39,7 +39,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     >>> def outcomes_of(batch):
     ...     kept.extend(batch.codes[:, 0] + noise.normal(size=batch.n_runs))
     ...     return batch, kept[-batch.n_runs:]
-    >>> cfs = Cfs(Problem(Space.sized([2, 3]), 0.5, 0.1, 1.0))
+    >>> cfs = TwoStage(Problem(Space.sized([2, 3]), 0.5, 0.1, 1.0))
     >>> verdict = run_to_verdict(cfs, outcomes_of, np.random.default_rng(1))
     >>> verify(verdict, kept).ok, verify(verdict, np.array(kept) + np.arange(len(kept))).ok
     (True, False)
@@ -53,7 +53,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
             "this verdict rests on imported or corrected runs, whose designs do not follow from seeds"
         )
     y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
-    cfs = Cfs(verdict.problem, **dict(verdict.options))  # type: ignore[arg-type]
+    cfs = TwoStage(verdict.problem, **dict(verdict.options))  # type: ignore[arg-type]
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs

@@ -11,8 +11,8 @@ from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.decisions import after_look
 from levers.algorithms.cfs.settings import LOOK, SCREENING, SELECTION
-from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.state import CfsState
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.cfs.verify import verify
 from levers.core.certificates.look import Look
 from levers.core.codec import from_json, to_json
@@ -27,11 +27,11 @@ EASY = additive_world([[0.0, 3.0, 0.0, 0.2], [2.0, 0.0, 0.0, 0.0], *NULL])
 CLOSE = additive_world([[0.0, 3.0, 2.9, 0.2], [2.0, 1.9, 0.0, 1.95], *NULL])
 
 
-def solver(world: World, known: bool = True, **options: Any) -> Cfs:
-    return Cfs(Problem(world.space, 0.5, 0.1, 1.0 if known else None), **{"min_effect": 0.5, **options})
+def solver(world: World, known: bool = True, **options: Any) -> TwoStage:
+    return TwoStage(Problem(world.space, 0.5, 0.1, 1.0 if known else None), **{"min_effect": 0.5, **options})
 
 
-def states(cfs: Cfs, world: World, seed: int = 0) -> list[CfsState]:
+def states(cfs: TwoStage, world: World, seed: int = 0) -> list[CfsState]:
     """The states after each block, the first one included."""
     rng, noise = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     found = [cfs.start()]
@@ -151,7 +151,7 @@ def test_no_look_where_it_does_not_pay() -> None:
     assert solver(EASY).looks
     assert not solver(EASY, min_effect=0.05).looks
     assert not solver(EASY, min_effect=None).looks
-    assert not Cfs(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900).looks
+    assert not TwoStage(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900).looks
     assert not solver(EASY, max_parents=1).looks  # one factor at most can lose: there is little to dismiss
 
 
@@ -159,7 +159,7 @@ def test_where_no_look_pays_a_least_effect_changes_nothing() -> None:
     plain, told = (run_on_world(solver(EASY, min_effect=effect), EASY, 1) for effect in (None, 0.05))
     assert (plain.n_runs, plain.assignment, plain.tolerance) == (told.n_runs, told.assignment, told.tolerance)
     assert plain.guarantee == told.guarantee  # which does not rest on it
-    budget = Cfs(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900)
+    budget = TwoStage(Problem(EASY.space, None, 0.1, 1.0), min_effect=0.5, budget=900)
     assert budget.known(budget.start()).min_effect == 0.5
     assert budget.shares().dismissal == pytest.approx(0.04)
 
@@ -193,7 +193,7 @@ def test_what_is_to_come_is_told_during_a_look() -> None:
 
 def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
     world = additive_world([[0.0, 3.0]] * 3)
-    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
+    cfs = TwoStage(Problem(world.space, 0.5, 0.1, 1.0))
     verdict = run_on_world(cfs, world, 1)
     other = dataclasses.replace(
         verdict, blocks=(dataclasses.replace(verdict.blocks[0], digest="00000000"), *verdict.blocks[1:])
@@ -206,7 +206,7 @@ def test_a_verdict_of_another_version_is_told_apart_from_a_wrong_one() -> None:
 
 def test_changed_outcomes_are_never_taken_for_another_version() -> None:
     world = additive_world([[0.0, 1.0, 0.3], [0.5, 0.0, 0.2], [0.0, 0.1, 0.0]])
-    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
+    cfs = TwoStage(Problem(world.space, 0.5, 0.1, 1.0))
     for seed in range(12):
         noise, kept = np.random.default_rng(seed), []
 
@@ -220,10 +220,10 @@ def test_changed_outcomes_are_never_taken_for_another_version() -> None:
 
 
 def test_numbers_that_no_experiment_has_plan_no_look() -> None:
-    assert not Cfs(Problem(EASY.space, 1e300, 0.1, 1e-300), min_effect=1e300).looks
-    assert not Cfs(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-300).looks
+    assert not TwoStage(Problem(EASY.space, 1e300, 0.1, 1e-300), min_effect=1e300).looks
+    assert not TwoStage(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-300).looks
     with pytest.raises(InvalidSettingError, match="raise the tolerance"):
-        Cfs(Problem(EASY.space, 1e-200, 0.1, 1.0), min_effect=1.0)
+        TwoStage(Problem(EASY.space, 1e-200, 0.1, 1.0), min_effect=1.0)
 
 
 def test_a_drop_is_measured_from_the_best_level_in_play() -> None:
@@ -269,15 +269,15 @@ def test_rows_that_are_not_the_planned_ones_are_evidence_but_no_look() -> None:
 def test_extreme_probabilities_and_little_noise_end_well(failure_prob: float, noise: float) -> None:
     world = additive_world([[0.5, 0.2, 0.0]] * 3 + [[0.0] * 3] * 3, Noise(noise))
     for known in (noise, None):
-        cfs = Cfs(Problem(world.space, 0.5, failure_prob, known), min_effect=0.5)
+        cfs = TwoStage(Problem(world.space, 0.5, failure_prob, known), min_effect=0.5)
         verdict = run_on_world(cfs, world, 1)
         assert verdict.tolerance <= 0.5
 
 
 def test_with_little_noise_no_look_is_worth_its_rows() -> None:
     sizes = [2 + i % 12 for i in range(40)]
-    assert not Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.02), min_effect=0.5).looks
-    assert Cfs(Problem(Space.sized(sizes), 0.5, 0.1, 0.5), min_effect=0.5).looks
+    assert not TwoStage(Problem(Space.sized(sizes), 0.5, 0.1, 0.02), min_effect=0.5).looks
+    assert TwoStage(Problem(Space.sized(sizes), 0.5, 0.1, 0.5), min_effect=0.5).looks
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_looks_are_about_as_long_as_planned(
     sizes: tuple[int, ...], tolerance: float, failure_prob: float, min_effect: float
 ) -> None:
     """What a look asks of its design must be what designs of that length are like."""
-    cfs = Cfs(Problem(Space.sized(sizes), tolerance, failure_prob, 1.0), min_effect=min_effect)
+    cfs = TwoStage(Problem(Space.sized(sizes), tolerance, failure_prob, 1.0), min_effect=min_effect)
     state = cfs.start()
     assert state.look is not None
     design = cfs.design(state, seed=1)

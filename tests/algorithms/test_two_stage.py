@@ -8,7 +8,7 @@ import pytest
 from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
-from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.cfs.verify import verify
 from levers.core.certificates.certificate import scale_needed
 from levers.core.codec import from_json, to_json
@@ -24,7 +24,7 @@ EASY = additive_world([[0.0, 3.0, 0.0, 0.2], [2.0, 0.0, 0.0, 0.0], *NULL])
 
 def study(world: World, seed: int = 0, tolerance: float | None = 0.5, known: bool = True, **options: Any) -> Verdict:
     noise_sd = world.outcome.noise_sd if known else None
-    return run_on_world(Cfs(Problem(world.space, tolerance, 0.1, noise_sd), **options), world, seed)
+    return run_on_world(TwoStage(Problem(world.space, tolerance, 0.1, noise_sd), **options), world, seed)
 
 
 def test_an_easy_study_ends_with_everything_said() -> None:
@@ -116,7 +116,7 @@ def test_more_budget_buys_a_smaller_tolerance() -> None:
 
 def test_batches_are_as_small_as_the_lab_wants() -> None:
     world = additive_world([[0.0, 1.0], [0.0, 0.4, 0.2]])
-    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0), batch_size=8)
+    cfs = TwoStage(Problem(world.space, 0.5, 0.1, 1.0), batch_size=8)
     rng, state, sizes = np.random.default_rng(0), cfs.start(), []
     noise = np.random.default_rng(1)
     while isinstance(step := cfs.ask(state, rng), Batch):
@@ -141,7 +141,7 @@ def test_other_certificates_ask_for_more_and_say_so() -> None:
 
 def test_an_interim_certificate_shrinks_as_evidence_grows() -> None:
     world = additive_world([[0.0, 1.0, 0.4], [0.7, 0.0, 0.1], [0.0, 0.9, 1.3]] * 2)
-    cfs = Cfs(Problem(world.space, 0.5, 0.1, 1.0))
+    cfs = TwoStage(Problem(world.space, 0.5, 0.1, 1.0))
     rng, state, seen = np.random.default_rng(0), cfs.start(), []
     assert cfs.interim(state) is None
     while isinstance(step := cfs.ask(state, rng), Batch):
@@ -157,7 +157,7 @@ def test_an_interim_certificate_shrinks_as_evidence_grows() -> None:
 def test_a_verdict_can_be_recomputed_and_a_forged_one_cannot() -> None:
     world = additive_world([[0.0, 1.0, 0.4], [0.0, 0.1], [0.3, 0.0, 0.0]])
     kept: list[float] = []
-    cfs = Cfs(Problem(world.space, 0.5, 0.1, None), batch_size=10, max_parents=2)
+    cfs = TwoStage(Problem(world.space, 0.5, 0.1, None), batch_size=10, max_parents=2)
     rng, noise, state = np.random.default_rng(3), np.random.default_rng(4), cfs.start()
     while isinstance(step := cfs.ask(state, rng), Batch):
         outcomes = world.sample(step.codes, noise).outcomes
@@ -228,7 +228,7 @@ def test_the_factory_line_takes_a_fraction_of_the_papers_runs() -> None:
 
 def test_only_the_batch_that_is_due_is_taken() -> None:
     """Asked twice before telling, told twice, or from another block: refused, and the state is as it was."""
-    cfs = Cfs(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
+    cfs = TwoStage(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
     rng, state = np.random.default_rng(0), cfs.start()
     first, other = cfs.ask(state, rng), cfs.ask(state, rng)
     assert isinstance(first, Batch)
@@ -243,7 +243,7 @@ def test_only_the_batch_that_is_due_is_taken() -> None:
 
 
 def test_a_design_that_cannot_be_made_again_is_noticed() -> None:
-    cfs = Cfs(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
+    cfs = TwoStage(Problem(EASY.space, 0.5, 0.1, 1.0), batch_size=20)
     rng, state = np.random.default_rng(0), cfs.start()
     first = cfs.ask(state, rng)
     assert isinstance(first, Batch)
@@ -277,7 +277,7 @@ def test_a_budget_ends_with_the_better_of_two_certificates() -> None:
     world = additive_world([[0.0] * 4] * 6)
     in_hand = []
     for seed in range(20):
-        cfs = Cfs(Problem(world.space, None, 0.1, None), budget=57)
+        cfs = TwoStage(Problem(world.space, None, 0.1, None), budget=57)
         rng, state, best = np.random.default_rng(seed), cfs.start(), math.inf
         while isinstance(step := cfs.ask(state, rng), Batch):
             state = cfs.tell(state, step, world.sample(step.codes, rng).outcomes)
@@ -290,7 +290,7 @@ def test_a_budget_ends_with_the_better_of_two_certificates() -> None:
 
 def test_interim_verdicts_can_be_recomputed() -> None:
     world = additive_world([[0.0, 1.0, 0.4], [0.7, 0.0, 0.1]])
-    cfs = Cfs(Problem(world.space, 0.3, 0.1, 1.0))
+    cfs = TwoStage(Problem(world.space, 0.3, 0.1, 1.0))
     rng, state = np.random.default_rng(0), cfs.start()
     step = cfs.ask(state, rng)
     assert isinstance(step, Batch)
@@ -304,7 +304,7 @@ def test_designs_too_large_to_hold_are_refused_first() -> None:
     with pytest.raises(InvalidSettingError, match="raise the tolerance"):
         study(EASY, tolerance=1e-4)
     with pytest.raises(InvalidSettingError, match="at least 1e-08"):
-        Cfs(Problem(EASY.space, 0.5, 1e-12, 1.0))
+        TwoStage(Problem(EASY.space, 0.5, 1e-12, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_screening_twice_changes_nothing(options: dict[str, Any]) -> None:
     effects = [[0.0, 1.0, 0.4], [0.7, 0.0, 0.1], [0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.3, 0.0]]
     world = additive_world(effects)
     noise_sd = options.pop("noise_sd", 1.0)
-    cfs, dropped = Cfs(Problem(world.space, 0.5, 0.1, noise_sd), **options), 0
+    cfs, dropped = TwoStage(Problem(world.space, 0.5, 0.1, noise_sd), **options), 0
     for seed in range(10):
         rng, state = np.random.default_rng(seed), cfs.start()
         everything = state.active

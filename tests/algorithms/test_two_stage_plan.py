@@ -4,7 +4,7 @@ import pytest
 
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs.decisions import error_shares, first_block, pair_error
-from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.space import Space
 
 
@@ -24,7 +24,7 @@ def test_the_first_block_is_the_longer_the_more_the_rest_will_take() -> None:
     space = Space.sized([4] * 30)  # 90 parameters: from 162 to 270 runs
 
     def first(tolerance: float | None, noise_sd: float | None = 1.0, **options: int) -> int | None:
-        return Cfs(Problem(space, tolerance, 0.1, noise_sd), **options).first_screening()  # type: ignore[arg-type]
+        return TwoStage(Problem(space, tolerance, 0.1, noise_sd), **options).first_screening()  # type: ignore[arg-type]
 
     assert [first(0.5), first(0.5, max_parents=1), first(5.0)] == [270, 162, 162]
     between, unknown = first(0.5, max_parents=8), first(0.5, None, max_parents=8)
