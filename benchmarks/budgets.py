@@ -3,7 +3,7 @@
 Random worlds of three kinds, noise sd 1, known and not, with and without two forbidden pairs of levels, which are the
 best levels of two parents each. A method's loss is the best mean outcome of all allowed settings less the mean outcome
 of the setting that it recommends. The rivals' losses are read from benchmarks/budgets_rivals.json; --rivals computes
-them again (about 12 minutes on one core).
+them again (about 15 minutes on one core).
 
 "ratio" is our mean loss by that of the best rival; after it come two standard errors, paired over worlds, of a ratio of
 1.05. It is "ok" up to 1.05, or beyond by no more than these errors. "certified" is the mean tolerance of our verdicts.
