@@ -113,7 +113,8 @@ class Remark:
 class Verdict:
     """The answer, and what may be said about it.
 
-    `parents` are the factors found to have an effect (None when the algorithm does not look for them);
+    `tolerance` is how far from the best the assignment can be, None where nothing can be certified (a proviso says
+    why). `parents` are the factors found to have an effect (None when the algorithm does not look for them);
     `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
     `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. `certificate` and
     `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict be recomputed from the
@@ -124,7 +125,7 @@ class Verdict:
     algorithm: str
     assignment: Assignment
     n_runs: int
-    tolerance: float
+    tolerance: float | None
     failure_prob: float
     guarantee: str
     parents: tuple[str, ...] | None = None
@@ -146,6 +147,13 @@ class Verdict:
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
         return {name: self.assignment[name] for name in self.parents or ()}
+
+    @property
+    def promise(self) -> str:
+        """How far from the best the assignment can be, and how surely, in words."""
+        if self.tolerance is None:
+            return "nothing is certified"
+        return f"within {self.tolerance:.3g} of the best with probability at least {1 - self.failure_prob:.0%}"
 
     @property
     def statement(self) -> str:

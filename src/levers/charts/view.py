@@ -136,10 +136,15 @@ class StudyView:
         """Runs, and how far from the best the leading setting can be: after each block, or only at the end."""
         solver, state = self.state.spec.solver, self.state
         if not solver.certifies_early:
-            return [] if self.verdict is None else [(self.n_runs, self.verdict.tolerance)]
+            found_at_end = None if self.verdict is None else self.verdict.tolerance
+            return [] if found_at_end is None else [(self.n_runs, found_at_end)]
         found = [(solver.interim(known), used) for known, used in zip(state.known, state.past_used, strict=True)]
         # a verdict counts the study's own runs; levels are ruled out, and the end is counted, with the imported ones
-        return [(v.n_runs + self._imported(used), v.tolerance) for v, used in found if v is not None]
+        return [
+            (v.n_runs + self._imported(used), v.tolerance)
+            for v, used in found
+            if v is not None and v.tolerance is not None
+        ]
 
     @kept
     def residuals(self) -> diagnostics.Residuals:

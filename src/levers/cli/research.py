@@ -260,10 +260,7 @@ def _report(out: Console, world: World, verdict: Verdict, problem: Problem, seed
     every = world.space.n_assignments
     loss = gap(world, verdict.assignment.codes)
     found, true = set(verdict.parents or ()), set(true_parents(world))
-    out.print(
-        f"\n[bold]Certificate[/bold]  within {verdict.tolerance:.2g} of the best with probability at least "
-        f"{1 - verdict.failure_prob:.0%}: {verdict.statement}."
-    )
+    out.print(f"\n[bold]Certificate[/bold]  {verdict.promise}: {verdict.statement}.")
     out.print(f"[bold]Levers that matter[/bold]  {', '.join(verdict.parents or ())}")
     out.print(f"[bold]Runs used[/bold]  {verdict.n_runs:,}")
     if verdict is not paper:

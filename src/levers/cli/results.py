@@ -109,8 +109,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     if output is Format.table:
         print_verdict(console(), found)
         typer.echo(f"Set {_settings(params)}.")
-        sure = f"with probability at least {1 - found.failure_prob:.0%}"
-        typer.echo(f"Within {found.tolerance:.3g} of the best {sure}: {found.statement}.")
+        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {found.statement}.")
         stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
         past = dict(found.runs_by_stage).get(PAST, 0)
         typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")

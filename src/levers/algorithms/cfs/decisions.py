@@ -247,3 +247,14 @@ def selection_guarantee(
     given = "".join(f", {fact}" for fact in facts)
     sure = "proven" if noise_known or not selected else "checked numerically"
     return f"{sure} for additive effects, {noise} {size}{given}"
+
+
+def pooled_guarantee(noise_known: bool, max_parents: int | None) -> str:
+    """The guarantee of a pooled study in one sentence; its provisos say what is not proven.
+
+    >>> pooled_guarantee(True, 3)
+    'for additive effects, Gaussian noise of known size, at most 3 factors that matter'
+    """
+    size = "of known size" if noise_known else "of estimated size"
+    given = "" if max_parents is None else f", at most {max_parents} factors that matter"
+    return f"for additive effects, Gaussian noise {size}{given}"

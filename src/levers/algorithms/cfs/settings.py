@@ -1,9 +1,14 @@
 """Every constant of CFS. None affects the guarantee but the shares of the failure probability (docs/decisions/0010)."""
 
-SCREENING, LOOK, SELECTION = "screening", "look", "selection"
+SCREENING, LOOK, SELECTION, BLOCK = "screening", "look", "selection", "block"
 RULES = 2
-"""What a study keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own, and made other
-designs."""
+"""What a study in two stages keeps to from its beginning: 1, of 0.1.0, knew no planned look of a stage of its own, and
+made other designs."""
+CERTIFY, BEST = "certify", "best"
+AIMS = (CERTIFY, BEST)
+"""What the next runs serve: the smallest tolerance that can be certified, or the setting recommended at the end."""
+POOLED_RULES = 3
+"""The same of a study whose answer comes from all its runs."""
 NOISES = ("gaussian", "subgaussian")
 WHOLE_BLOCK = 2**40
 """A batch size for studies: they hand out runs one by one, so a block may as well be planned at once."""
@@ -27,6 +32,22 @@ GROWTH = 0.6  # and at least this share of the runs so far
 LEAST_DOF = 20  # degrees of freedom for the noise in the first block, when it has to be estimated
 USUAL_NOISE = 2.0  # tolerances: what the first block takes the noise for while it is not known
 TO_MEASURE = 2.2  # runs per parameter, at least, of a first block that has to tell the noise as well
+
+# pooled studies
+MOST_POOLED_LEVELS = 1500  # of all factors together: the information matrix has the square of it
+POOLED_GROWTH = 0.45  # a later block has at least this share of the runs so far,
+POOLED_NEXT = 1.0  # and so many runs per parameter still open
+NEARLY_ALL = 0.65  # a block that would be more than this share of what is still needed is all of it
+LEAST_BLOCK = 4  # runs of a block, at least
+CLOSE_ENOUGH = 0.02  # how far below the failure probability, on the log scale, an accepted bound may end
+RESERVE = 0.05  # of the failure probability, for what is checked numerically and not proven
+FIRST_TO_BEST = 1.0  # runs per parameter of the first block of a study that aims for the best setting
+BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
+POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
+RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
+EVERY_LOOK = 2.3  # what a certificate that may be read at every look divides its failure probability by
+POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by
+NOISE_MARGIN = 5.0  # an estimated variance is taken to be larger by exp(this / degrees of freedom)
 
 # whether to have a look, and whether to screen on
 LOOK_PAYS = 0.7  # a planned look must be shorter than this share of a design that settles everything

@@ -9,10 +9,14 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.settings import NOISES
+from levers.algorithms.cfs.pooled import Pooled, PooledState
+from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
+from levers.core.designs.design import Design
+from levers.core.model.choices import Parts
 from levers.core.space import Codes
+from levers.core.validation import check_choice, check_positive
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,10 @@ class Cfs(Algorithm):
     """Drop levels on evidence that holds at any time, and choose with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
-    of a tolerance, all runs are spent and the smallest tolerance is certified. `noise="subgaussian"` holds for any
-    noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time.
+    of a tolerance, all runs are spent: where they serve the setting recommended at the end (`aim="best"`, the default
+    with a budget), or the tolerance certified (`aim="certify"`). `noise="subgaussian"` holds for any noise with that
+    sub-Gaussian parameter, and `certificate="proven"` is a complete proof. `batch_size` is the most runs asked for at
+    a time. `parts` are the levels that a factor's combinations are made of, where some cannot be run.
 
     >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -41,9 +47,17 @@ class Cfs(Algorithm):
     budget: int | None = None
     batch_size: int | None = None
     most_cells: int = settings.MOST_CELLS
+    parts: Parts = ()
+    aim: str | None = None
 
     def __post_init__(self) -> None:
-        _ = self.two_stage  # which checks the settings
+        check_choice("certificate", self.certificate, CERTIFICATES[:2])
+        check_choice("noise", self.noise, NOISES)
+        if self.aim is not None:
+            check_choice("aim", self.aim, AIMS)
+        if self.min_effect is not None:
+            check_positive("min_effect", self.min_effect)
+        _ = self.pooled if self.pools else self.two_stage  # which checks the rest
 
     @classmethod
     def study_options(cls, n_factors: int) -> dict[str, Any]:
@@ -64,13 +78,37 @@ class Cfs(Algorithm):
             most_cells=self.most_cells,
         )
 
+    @cached_property
+    def pooled(self) -> Pooled:
+        """The rules that choose the leaders of all runs."""
+        aim = self.aim or (BEST if self.budget is not None else CERTIFY)
+        return Pooled(self.problem, self.max_parents, self.budget, self.batch_size, self.most_cells, self.parts, aim)
+
+    @property
+    def pools(self) -> bool:
+        """Whether a new study chooses by all its runs.
+
+        A complete proof, noise of any shape, and the look that a least effect pays for need fresh runs to select on.
+        """
+        simple = self.noise == NOISES[0] and self.certificate == CERTIFICATES[0]
+        looks = self.min_effect is not None and (self.budget is None or self.aim == CERTIFY)
+        return simple and not looks and sum(self.space.n_levels) <= settings.MOST_POOLED_LEVELS
+
     def start(self) -> Any:
         """All levels in play, no runs."""
-        return self.two_stage.start()
+        return self.pooled.start() if self.pools else self.two_stage.start()
 
-    def _rules(self, state: Any) -> TwoStage:
+    def batch(self, state: Any, seed: int) -> Batch:
+        """The next runs of the block whose design has this seed."""
+        return self._rules(state).batch(state, seed)
+
+    def design(self, state: Any, seed: int) -> Design:
+        """The design of the current block, from its seed: always the same one."""
+        return self._rules(state).design(state, seed)
+
+    def _rules(self, state: Any) -> TwoStage | Pooled:
         """The rules that a state was begun under: a study keeps to them."""
-        return self.two_stage
+        return self.pooled if isinstance(state, PooledState) else self.two_stage
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""

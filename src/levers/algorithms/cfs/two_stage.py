@@ -20,7 +20,7 @@ from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.decisions import Prospect, Shares
 from levers.algorithms.cfs.settings import LOOK, NOISES, RULES, SCREENING, SELECTION
 from levers.algorithms.cfs.state import CfsState
-from levers.core.certificates.certificate import CERTIFICATES, LEAST_FAILURE_PROB, certified_levels, scale_needed
+from levers.core.certificates.certificate import CERTIFICATES, certified_levels, check_failure_prob, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.designs.design import BlockEstimate, Design, estimate_block, independent_effects
@@ -85,10 +85,7 @@ class TwoStage(Algorithm):
             raise InvalidSettingError(
                 "sub-Gaussian noise cannot be bounded from the data; give noise_sd", field="noise_sd"
             )
-        if self.failure_prob < 10 * LEAST_FAILURE_PROB:  # a certificate gets no less than a tenth of it
-            raise InvalidSettingError(
-                f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
-            )
+        check_failure_prob(self.failure_prob)
         check_count("most_cells", self.most_cells)
         # of the largest design that may come up, as far as is known before the first run
         most_runs = self.most_screening(self.problem.noise_sd or 0.0) if self.budget is None else float(self.budget)

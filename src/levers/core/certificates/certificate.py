@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.certificates.sums import dp_bound, dp_work, proven_gain
+from levers.core.certificates.sums import Stakes, dp_bound, dp_work, proven_gain, stakes_bound
 from levers.core.certificates.tails import slippage_tail, tail_grid
 from levers.core.validation import check_choice, check_count, check_probability
 from levers.errors import InvalidSettingError
@@ -28,6 +28,14 @@ _AFTER_LOOK = 0.77  # the usual scale under an envelope, over the one without
 _MOST_CELLS = 60_000_000  # work of one dynamic programme beyond which the Chernoff bound is used
 _MOST_EXPONENT = 700.0  # the largest argument of exp: more is infinite
 _EXPONENTS = np.geomspace(1e-3, 4.0, 240)  # the grid of exponents y of the Chernoff bound
+
+
+def check_failure_prob(failure_prob: float) -> None:
+    """Refuse a failure probability that no certificate can promise: it gets no less than a tenth of it."""
+    if failure_prob < 10 * LEAST_FAILURE_PROB:
+        raise InvalidSettingError(
+            f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -131,6 +139,38 @@ def scale_needed(
     steep = math.log(1 / failure_prob) / reach if reach else 0.0
     likely = usual_scale(levels, failure_prob, proven, reach)
     return _least_scale(lambda u: dp_bound(levels, u, proven=proven, slope=steep), failure_prob, most, likely, slope)
+
+
+def stakes_tolerance(stakes: Stakes, failure_prob: float, near: float | None = None) -> float:
+    """The least tolerance that these stakes certify: V_1(0) <= failure_prob, nearly, never too small.
+
+    `near` is a guess. Everything is in units of r, the root mean square of the errors over sqrt(levels), in which equal
+    clocks have the errors sqrt(m) of an ideal design of one run.
+
+    >>> alike = [(4, 2 / math.sqrt(400))] * 10
+    >>> abs(stakes_tolerance(alike, 0.1) * 20 / scale_needed((4,) * 10, 0.1) - 1) < 0.01
+    True
+    """
+    if not stakes:
+        return 0.0
+    unit = stakes_unit(stakes)
+    levels = tuple(sorted(m for m, _ in stakes))
+    widest = max(error / math.sqrt(m) for m, error in stakes) / unit
+    most, slope = _chernoff(levels, failure_prob, False, 0.0)
+    likely = usual_scale(levels, failure_prob) if near is None else near / unit
+    if dp_work(levels, most, False) > _MOST_CELLS:
+        return unit * widest * most
+    relative = [(m, error / unit) for m, error in stakes]
+    return unit * _least_scale(lambda u: stakes_bound(relative, u), failure_prob, widest * most, likely, slope)
+
+
+def stakes_unit(stakes: Stakes) -> float:
+    """The root mean square of standard errors over sqrt(levels): sigma / sqrt(n) for an ideal design of n runs.
+
+    >>> stakes_unit([(4, 0.2), (9, 0.3)])
+    0.1
+    """
+    return math.sqrt(sum(error * error / m for m, error in stakes) / len(stakes))
 
 
 def _least_scale(

@@ -18,6 +18,9 @@ from levers.core.certificates.tails import CURVATURE, slippage_tail, tail_shape
 
 Values: TypeAlias = NDArray[np.float64]
 """V at the points of the grid."""
+Stakes: TypeAlias = Sequence[tuple[int, float]]
+"""What may still be lost, factor by factor: the number of levels in play, and the standard error of their means."""
+_ALIKE = 1.006  # standard errors within this ratio are taken for the larger one
 _FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _BLOCK = 8  # gaps over which increments are bounded together
 _WIDEST = 0.5  # the widest cell, in standard errors, for which the bound is proven
@@ -44,6 +47,40 @@ def dp_bound(
                 stages[m] = _Stage(m, scale, grid)
             value = stages[m].before(value)
     return min(1.0, _least_envelope(value, slope, rounded_up=proven) if slope else float(value[0]))
+
+
+def stakes_bound(stakes: Stakes, tolerance: float) -> float:
+    """P(sum of losses > tolerance) for factors that each have a standard error of their own   (docs/theory, section 3).
+
+    The same programme as `dp_bound`, V_1(0): a stake is how many levels are in play, and the standard error of each of
+    their means. Standard errors that are nearly alike are taken for the largest of them, so that they share a step.
+
+    >>> alike = [(2, math.sqrt(2) / 7.47)] * 10
+    >>> round(stakes_bound(alike, 1.0), 3) == round(dp_bound([2] * 10, scale=7.47), 3)
+    True
+    """
+    if not stakes:
+        return 0.0
+    steps = _shared_steps(stakes)
+    scales = [math.sqrt(m) * tolerance / error for m, error, _ in steps]
+    grid = grid_cells(max(scales), proven=False)
+    value = np.zeros(grid + 1)
+    for (m, _, count), scale in zip(steps, scales, strict=True):
+        stage = _Stage(m, scale, grid)
+        for _ in range(count):
+            value = stage.before(value)
+    return min(1.0, float(value[0]))
+
+
+def _shared_steps(stakes: Stakes) -> list[tuple[int, float, int]]:
+    """Stakes with as many levels and nearly the same standard error together: levels, the largest error, how many."""
+    steps: list[tuple[int, float, int]] = []
+    for m, error in sorted(stakes, key=lambda stake: (stake[0], -stake[1])):
+        if steps and steps[-1][0] == m and error > steps[-1][1] / _ALIKE:
+            steps[-1] = (m, steps[-1][1], steps[-1][2] + 1)
+        else:
+            steps.append((m, error, 1))
+    return steps
 
 
 def grid_cells(scale: float, proven: bool) -> int:

@@ -37,6 +37,8 @@ LONG_REST = 2.5
 """A rest too long to be searched is rounded up to a whole copy of an array that is no longer than this many times."""
 LEAST_OF_BUDGET = 0.8
 """The share of a budget that a mix of arrays must be worth; the rest is filled up with searched rows."""
+BASE_RUNS = 3.0
+"""Runs per parameter of the base that long blocks of a pooled study copy."""
 ROUNDING = 1e-9
 """What is exactly enough may be measured as too little by this share."""
 LENGTHENED = 1.006
@@ -83,6 +85,63 @@ def largest_design(sizes: tuple[int, ...], most_runs: int, seed: int, effort: Ef
     short = size is None or most_runs <= most_searched(sizes)
     copies, rest = (0, most_runs) if size is None or short else divmod(most_runs, size.n_runs)
     return assembled(sizes, size, copies, rest, rng, effort=effort)
+
+
+@lru_cache(maxsize=4)
+def extending_design(
+    sizes: tuple[int, ...], n_runs: int, seed: int, origin: tuple[int, ...], factors: tuple[int, ...]
+) -> Design:
+    """A block of exactly so many runs that is to be fitted together with earlier ones: copies of one short base.
+
+    The base is searched once for the study's factors with all their levels, of sizes `origin`, and serves all later
+    blocks: of the open `factors`, the rows of levels no longer in play are divided among the others. Levels are renamed
+    at random in every copy, so what one leaves unbalanced the others do not repeat. Pooled, factors lose hardly more
+    than in one long search, which would take much longer. Full factorials and exact arrays are used where they fit.
+
+    >>> extending_design((3, 2), 31, seed=0, origin=(3, 4, 2), factors=(0, 2)).n_runs
+    31
+    """
+    rng = np.random.default_rng(seed)
+    exact = _exact_rows(sizes, n_runs, rng)
+    base = _base_rows(origin, rng)[:, factors] if exact is None else exact
+    levels = sizes if exact is not None else tuple(origin[k] for k in factors)
+    copies = -(-n_runs // len(base))
+    parts = [_renamed(base, levels, sizes, rng) for _ in range(copies)]
+    parts[-1] = parts[-1][rng.permutation(len(base))[: n_runs - (copies - 1) * len(base)]]
+    rows = rng.permutation(np.concatenate(parts))
+    rows.flags.writeable = False
+    return Design(rows, sizes, "nearly orthogonal")
+
+
+def _exact_rows(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generator) -> Codes | None:
+    """A full factorial or an exact array that is no longer than a block."""
+    n_cells = math.prod(sizes)
+    if n_cells <= n_runs:
+        return np.stack(np.unravel_index(np.arange(n_cells), sizes), axis=1).astype(np.int16)
+    array = exact_array(sizes)
+    if array is None or array.n_runs > n_runs:
+        return None
+    return arrays.collapsed_copies(array, arrays.collapsed_levels(array.order, sizes, 1, rng))
+
+
+def _base_rows(sizes: tuple[int, ...], rng: np.random.Generator) -> Codes:
+    """The rows that later blocks copy."""
+    length = math.ceil(BASE_RUNS * (sum(sizes) - len(sizes)))
+    if sum(sizes) > MANY_LEVELS:
+        return balanced_rows(all_levels(sizes), length, rng)
+    return nearly_orthogonal(sizes, length, rng, "usual")
+
+
+def _renamed(base: Codes, levels: tuple[int, ...], sizes: tuple[int, ...], rng: np.random.Generator) -> Codes:
+    """A copy of rows over so many levels with the levels renamed, and those beyond `sizes` divided among the others."""
+    rows = np.empty_like(base)
+    for k, (m, kept) in enumerate(zip(levels, sizes, strict=True)):
+        column = rng.permutation(m).astype(np.int16)[base[:, k]]
+        if kept < m:
+            gone = np.flatnonzero(column >= kept)
+            column[gone] = (rng.permutation(len(gone)) + rng.integers(kept)) % kept
+        rows[:, k] = column
+    return rows
 
 
 @lru_cache(maxsize=4)

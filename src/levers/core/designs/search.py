@@ -83,8 +83,8 @@ class _Candidate(NamedTuple):
     cost: float
 
     @classmethod
-    def of(cls, places: Places, weights: _Weights) -> "_Candidate":
-        """Measure a design."""
+    def of(cls, places: Places, weights: _Weights, earlier: Whole | None = None) -> "_Candidate":
+        """Measure a design, together with runs that are there already if their pair counts are given."""
         n, weight = places.shape[1], weights.level
         used = np.zeros((len(weight), n), dtype=np.float32)
         at = places * n + np.arange(n)
@@ -98,6 +98,11 @@ class _Candidate(NamedTuple):
             level_similarity = (used @ used.T) @ weighted
         own = level_similarity.ravel().take(at)
         cost = own.sum(axis=1, dtype=np.float64) @ weights.factor
+        if earlier is not None:
+            with_earlier = earlier @ weighted
+            cost += 2 * with_earlier.ravel().take(at).sum(axis=1, dtype=np.float64) @ weights.factor
+            level_similarity = level_similarity + with_earlier
+            own = level_similarity.ravel().take(at)
         return cls(places, similarity, level_similarity, own, float(cost))
 
 
@@ -148,13 +153,16 @@ def _start_at_random(sizes: tuple[int, ...], n_runs: int, rng: np.random.Generat
     return np.concatenate([cells.astype(np.int16), columns])
 
 
-def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float = 0.0) -> Codes:
+def swap_improved(
+    rows: Codes, sizes: Sequence[int], rounds: int, settled: float = 0.0, earlier: Whole | None = None
+) -> Codes:
     """Swap entries inside columns until factors are about as orthogonal as they can be; level counts stay.
 
     The criterion is sum_{kl} m_k m_l ||N_kl||^2, the squared pair counts: least when all pairs of levels are equally
     often. It is ||S||^2, S being the similarity of runs. A round makes the best swaps of all columns together; when
     that was too much, the next one makes only the better half. The search ends early when a round lowers the
-    information matrix's mean squared eigenvalue (ideal: 1) by less than `settled`.
+    information matrix's mean squared eigenvalue (ideal: 1) by less than `settled`. `earlier` are pair counts of runs
+    that are there already, between different factors only and in whole numbers: the new ones make up for them.
 
     >>> rng = np.random.default_rng(0)
     >>> start = np.stack([rng.permutation(np.arange(36) % 3) for _ in range(8)], axis=1).astype(np.int16)
@@ -164,13 +172,13 @@ def swap_improved(rows: Codes, sizes: Sequence[int], rounds: int, settled: float
     """
     starts = offsets(sizes)[:-1]
     weights = _Weights.of(rows.T + starts[:, None], sizes)
-    best, share = _Candidate.of(rows.T + starts[:, None], weights), 1.0
+    best, share = _Candidate.of(rows.T + starts[:, None], weights, earlier), 1.0
     enough = settled * len(rows) ** 2 * (sum(sizes) - len(sizes))
     for _ in range(rounds):
         places = _swapped(best, weights, share)
         if places is None:
             break
-        trial = _Candidate.of(places, weights)
+        trial = _Candidate.of(places, weights, earlier)
         gained = best.cost - trial.cost
         if gained > 0:
             best = trial

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from levers.core.model.level_index import Numbers
 from levers.core.model.moments import Moments, residual_square
+from levers.core.model.pooled import PooledSums
 from levers.errors import InvalidSettingError
 
 _ESTIMABLE = 1e-6
@@ -31,7 +32,7 @@ class Fit:
     (3, [0.0, 5.0], [[0.0, 1.0], [1.0, 0.0]])
     """
 
-    moments: Moments
+    moments: Moments | PooledSums
 
     @cached_property
     def _free(self) -> NDArray[np.int64]:
@@ -44,17 +45,15 @@ class Fit:
 
     @cached_property
     def _system(self) -> Numbers:
-        """The normal equations with the constant swept out: G - c c^T / n."""
+        """The normal equations with the constants swept out: G - c c^T / n, summed over blocks."""
         if self.moments.n_runs == 0:
             raise InvalidSettingError("there are no runs to fit")
-        at = self._free
-        c = self.moments.level_counts[at].astype(np.float64)
-        return self.moments.counts[np.ix_(at, at)] - np.outer(c, c) / self.moments.n_runs
+        return self.moments.centred(self._free)
 
     @cached_property
     def _factor(self) -> Numbers | None:
         """The Cholesky factor, or None when the design leaves some contrast undetermined."""
-        if self.moments.n_runs <= self._free.size:
+        if self.moments.n_runs < self._free.size + self.moments.n_blocks:
             return None
         if not self._free.size:
             return np.zeros((0, 0))
@@ -65,6 +64,11 @@ class Fit:
             return None
         unexplained = factor.diagonal() ** 2 / self._system.diagonal()
         return factor if float(unexplained.min()) > _SINGULAR else None
+
+    @property
+    def determined(self) -> bool:
+        """Whether the runs determine every contrast between levels that were used."""
+        return self._factor is not None
 
     @cached_property
     def _spectrum(self) -> tuple[Numbers, Numbers]:
@@ -77,8 +81,11 @@ class Fit:
 
     @cached_property
     def rank(self) -> int:
-        """Rank of the one-hot design: d - K + 1 when every level is used and nothing moves together."""
-        return 1 + (self._free.size if self._factor is not None else self._spectrum[0].size)
+        """Rank of the one-hot design: d - K + 1 when every level is used and nothing moves together.
+
+        Every further block has a constant of its own.
+        """
+        return self.moments.n_blocks + (self._free.size if self._factor is not None else self._spectrum[0].size)
 
     @cached_property
     def theta(self) -> Numbers:
@@ -120,7 +127,8 @@ class Fit:
         return self._over_all_levels(np.eye(self._free.size) - vectors @ vectors.T)
 
     def _over_all_levels(self, small: Numbers) -> Numbers:
-        full = np.zeros_like(self.moments.counts, dtype=np.float64)
+        d = sum(self.moments.n_levels)
+        full = np.zeros((d, d))
         full[np.ix_(self._free, self._free)] = small
         return full
 

@@ -115,6 +115,16 @@ class Moments(_OutcomeSums):
         """How often each level was used (the diagonal of the counts)."""
         return self.counts.diagonal()
 
+    @property
+    def n_blocks(self) -> int:
+        """Constants of the model: one for all runs."""
+        return 1
+
+    def centred(self, at: NDArray[np.int64]) -> Numbers:
+        """The Gram matrix of some levels about the runs' mean: G - c c^T / n."""
+        c = self.level_counts[at].astype(np.float64)
+        return np.asarray(self.counts[np.ix_(at, at)] - np.outer(c, c) / self.n_runs)
+
     def add(self, codes: ArrayLike, outcomes: ArrayLike) -> "Moments":
         """The moments with more runs added.
 

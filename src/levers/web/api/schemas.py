@@ -372,7 +372,7 @@ class VerdictShape(Shape):
     """The answer and its guarantee. The export as JSON has all that is needed to compute it again."""
 
     assignment: Params
-    tolerance: float
+    tolerance: float | None
     failure_prob: float
     guarantee: str
     certificate: str | None

@@ -1,0 +1,664 @@
+"""CFS on all runs: blocks extend one pooled fit, levels are dropped at any time, and the answer is the pooled leader.
+
+After each block all runs so far are fitted together. Whether to stop, and how long the next block is, depends on the
+outcomes only through which levels were dropped, and on the residuals where the noise is not known: then the pooled
+estimates of the levels still in play are as good as fresh ones, and no run is wasted. The argument is in docs/theory,
+section 10.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import (
+    CHUNK,
+    PAST,
+    Algorithm,
+    Batch,
+    BlockRecord,
+    Outlook,
+    Progress,
+    Remark,
+    Verdict,
+    add_runs,
+)
+from levers.algorithms.cfs import decisions, settings
+from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, leaders_of
+from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES
+from levers.core.certificates.certificate import certified_levels, check_failure_prob, stakes_tolerance
+from levers.core.certificates.sums import stakes_bound
+from levers.core.codec import serialisable
+from levers.core.designs.build import extending_design, largest_design
+from levers.core.designs.design import Design
+from levers.core.model.choices import Choices, Parts
+from levers.core.model.elimination import Elimination
+from levers.core.model.evidence import (
+    Confidence,
+    Evidence,
+    Knowledge,
+    Standing,
+    anytime_noise_bound,
+    assess,
+    forecasts,
+    level_mask,
+    noise_upper_bound,
+)
+from levers.core.model.fit import Fit
+from levers.core.model.level_index import ActiveLevels, all_levels, offsets
+from levers.core.model.moments import Moments
+from levers.core.model.pooled import PooledSums, finer, resolution_of
+from levers.core.model.posterior import Posterior, posterior
+from levers.core.space import Codes
+from levers.core.validation import check_choice, check_count
+from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
+
+NEARLY_INDEPENDENT = Remark(
+    "nearly independent",
+    "levers are counted as independent, each with the precision that was measured for it (checked numerically)",
+)
+"""What a certificate on designs that are not exactly orthogonal rests on besides what is proven."""
+
+
+CHOSEN_ROWS = Remark(
+    "chosen rows", "later runs were chosen by earlier outcomes, which the certificate leaves out (checked numerically)"
+)
+"""What a certificate rests on when runs served the recommendation, and not the certificate."""
+NOTHING_CERTIFIED = Remark(
+    "nothing certified",
+    "too few runs to certify anything: the setting is the best guess of a shrunken fit, and may be far from the best",
+)
+"""Said in place of a certificate where the runs do not determine every difference between levels."""
+
+
+@serialisable("PooledState")
+@dataclass(frozen=True, eq=False)
+class PooledState:
+    """Where a pooled study stands. `target` is the size of the block under way, `block` its runs so far.
+
+    `noise_bound` holds at any time, and levels are dropped by it; `noise_sd` is what lengths and certificates take the
+    noise for. With a known noise both are that.
+    """
+
+    target: int
+    active: ActiveLevels
+    leaders: tuple[int, ...]
+    pooled: PooledSums
+    block: Moments
+    resolution: float | None = None
+    seed: int | None = None
+    digest: str | None = None
+    rho: float | None = None
+    parents: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()
+    upper_loss: float | None = None
+    noise_bound: float | None = None
+    noise_sd: float | None = None
+    eliminations: tuple[Elimination, ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
+    certified: float | None = None
+    finished: bool = False
+    rules: int = POOLED_RULES
+
+    @property
+    def n_runs(self) -> int:
+        """Runs of all complete blocks, imported ones included."""
+        return self.pooled.n_runs
+
+    @property
+    def n_past(self) -> int:
+        """Runs that count, but were not asked for."""
+        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
+
+    @cached_property
+    def open_factors(self) -> tuple[int, ...]:
+        """The factors that the current block varies."""
+        closed = set(self.closed)
+        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
+
+    @cached_property
+    def open_sizes(self) -> tuple[int, ...]:
+        """How many levels of them are in play."""
+        return tuple(len(self.active[k]) for k in self.open_factors)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The additive fit to all runs of complete blocks."""
+        return Fit(self.pooled)
+
+
+@dataclass(frozen=True)
+class Pooled(Algorithm):
+    """Drop levels at any time, stop when what is in play is certified, and choose the leaders of all runs.
+
+    `parts` says what the levels of factors are made of that forbidden combinations tie together.
+
+    >>> from levers import Problem, Space
+    >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
+    >>> pooled.ask(pooled.start(), np.random.default_rng(0)).n_runs
+    8
+    """
+
+    name: ClassVar[str] = "cfs"
+    absorbs_runs: ClassVar[bool] = True
+    certifies_early: ClassVar[bool] = True
+    compares_within_blocks: ClassVar[bool] = True
+
+    max_parents: int | None = None
+    budget: int | None = None
+    batch_size: int | None = None
+    most_cells: int = settings.MOST_CELLS
+    parts: Parts = ()
+    aim: str = CERTIFY
+
+    def __post_init__(self) -> None:
+        self.check_max_parents(self.max_parents)
+        check_choice("aim", self.aim, AIMS)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        if (self.budget is None) == (self.problem.tolerance is None):
+            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        if self.budget is not None:
+            check_count("budget", self.budget, 2)
+        elif self.aim == BEST:
+            raise InvalidSettingError("the aim 'best' spends a budget; give one, without a tolerance", field="aim")
+        check_failure_prob(self.failure_prob)
+        check_count("most_cells", self.most_cells)
+        # of the longest study that may come up, as far as is known before the first run
+        longest = float(self.budget or self._runs_at_once(self.problem.noise_sd or 0.0))
+        if longest * self.space.n_factors > self.most_cells:
+            raise InvalidSettingError(
+                f"this may take {longest:.2g} runs, more than a design can hold; raise the tolerance", field="tolerance"
+            )
+
+    # What follows from the settings
+
+    @cached_property
+    def n_levels(self) -> tuple[int, ...]:
+        """How many levels each factor has."""
+        return self.problem.space.n_levels
+
+    @cached_property
+    def choices(self) -> Choices:
+        """What is chosen among, and what it is made of."""
+        return Choices(self.n_levels, self.parts)
+
+    @cached_property
+    def shares(self) -> decisions.Shares:
+        """How the failure probability is shared out: dropping levels, bounding the noise they are dropped by, the rest.
+
+        Where all runs are one design no level is dropped, and nothing is spent on it.
+        """
+        delta = self.failure_prob
+        if self.aim == CERTIFY and self.budget is not None and self.first_block == self.budget:
+            return decisions.Shares(0.0, 0.0, 0.0, (1 - settings.RESERVE) * delta)
+        screening, reserve = settings.POOLED_SHARE * delta, settings.RESERVE * delta
+        noise = settings.POOLED_NOISE_SHARE * delta if self.problem.noise_sd is None else 0.0
+        return decisions.Shares(screening, 0.0, noise, delta - screening - noise - reserve)
+
+    @cached_property
+    def first_block(self) -> int:
+        """Runs of the first block. With a budget of few runs per parameter it is all of them."""
+        unknown = self.problem.noise_sd is None
+        sizes = self.choices.sizes
+        if self.budget is not None:
+            if self.aim == BEST:
+                return min(max(math.ceil(settings.FIRST_TO_BEST * self.choices.n_parameters), 2), self.budget)
+            if self.budget < settings.RUNS_TO_ELIMINATE * self.choices.n_parameters:
+                return self.budget
+            wanted = settings.FIRST_SHARE_OF_BUDGET * self.budget
+            return min(decisions.first_block(sizes, unknown, wanted), self.budget)
+        noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * self.tolerance
+        wanted = settings.FIRST_SHARE * self._runs_at_once(noise_sd)
+        if unknown:
+            wanted = max(wanted, settings.TO_MEASURE * self.choices.n_parameters)
+        return decisions.first_block(sizes, unknown, wanted)
+
+    def _runs_at_once(self, noise_sd: float) -> float:
+        """Runs of a single design that would settle everything at once, about."""
+        levels = certified_levels(self.n_levels, self.max_parents)
+        selection = (1 - settings.POOLED_SHARE) * self.failure_prob
+        return (decisions.cheap_scale(levels, selection, "slippage") * noise_sd / self.tolerance) ** 2
+
+    @cached_property
+    def known(self) -> Knowledge:
+        """What dropping levels may use of what the user knows."""
+        return Knowledge(self.max_parents, None)
+
+    def confidence(self, state: PooledState) -> Confidence:
+        """What the radii are made of at this point of the study."""
+        assert state.noise_bound is not None  # known from the start, or bounded after the first block
+        assert state.rho is not None  # set by the first block
+        every_pair = self.max_parents is not None and self.max_parents < self.space.n_factors
+        error = decisions.pair_error(self.shares.screening or self.failure_prob, self.n_levels, every_pair)
+        return Confidence(state.noise_bound, error, state.rho, 0.0, 0.0)
+
+    # Asking and telling
+
+    def start(self) -> PooledState:
+        """All levels in play, no runs."""
+        return PooledState(
+            target=self.first_block,
+            active=all_levels(self.n_levels),
+            leaders=(0,) * len(self.n_levels),
+            pooled=PooledSums.empty(self.choices.sizes),
+            block=Moments.empty(self.choices.sizes),
+            noise_bound=self.problem.noise_sd,
+            noise_sd=self.problem.noise_sd,
+        )
+
+    def design(self, state: PooledState, seed: int) -> Design:
+        """The design of the current block, from its seed: always the same one."""
+        if self.aim == BEST and state.rho is not None:
+            return _allocated(self, state, seed)
+        if state.blocks:
+            return extending_design(state.open_sizes, state.target, seed, self.n_levels, state.open_factors)
+        return largest_design(state.open_sizes, state.target, seed, "thorough")
+
+    def ask(self, state: PooledState, rng: np.random.Generator) -> Batch | Verdict:
+        """The next runs of the block under way, or the verdict."""
+        if state.finished:
+            return self.verdict(state)
+        return self.batch(state, int(rng.integers(2**62)) if state.seed is None else state.seed)
+
+    def batch(self, state: PooledState, seed: int) -> Batch:
+        """The next runs of the block whose design has this seed."""
+        codes = self._rows(state, self.design(state, seed), self.batch_size or CHUNK)
+        return Batch(codes, BLOCK, focus=seed)
+
+    def _rows(self, state: PooledState, design: Design, most: int) -> Codes:
+        """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
+        due = design.rows[state.block.n_runs : state.block.n_runs + most]
+        if (len(state.open_factors) == len(state.active) and state.open_sizes == self.n_levels) or self.aim == BEST:
+            return due
+        in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
+        codes: Codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (len(due), 1))
+        codes[:, state.open_factors] = in_play.take(due + offsets(design.sizes)[:-1])
+        return codes
+
+    def tell(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
+        """Add runs to the block; when it is complete, decide."""
+        y = self.accept(batch, outcomes)
+        self.check_due(not state.finished and state.seed in (None, batch.focus))
+        if batch.focus is None:
+            raise OutcomeMismatchError("a batch of cfs carries its block's seed; tell the one that ask returned")
+        design = self.design(state, batch.focus)
+        if state.digest not in (None, design.digest):
+            raise StateMismatchError("the design cannot be made again as it was: another version began the block")
+        due = self._rows(state, design, batch.n_runs)
+        self.check_due(batch.stage == BLOCK and np.array_equal(due, batch.codes))
+        block = state.block.add(self.choices.rows(batch.codes), y)
+        resolution = finer(state.resolution, resolution_of(y))
+        state = replace(state, seed=batch.focus, digest=design.digest, block=block, resolution=resolution)
+        if block.n_runs < design.n_runs:
+            return state
+        return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus, design.kind, 0.0, design.digest))
+
+    def tell_block(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
+        """Like `tell`, for a whole block whose rows were kept when it was designed: they are the design.
+
+        Whatever this version would make of the block's seed, a library that shuffles differently must not end a study.
+        """
+        y = self.accept(batch, outcomes)
+        self.check_due(not state.finished and state.seed is None and batch.stage == BLOCK)
+        for k, levels in enumerate(state.active if self.aim == CERTIFY else ()):
+            allowed = levels if k in state.open_factors else (state.leaders[k],)
+            if not np.isin(batch.codes[:, k], allowed).all():
+                raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
+        design = self.design(state, batch.focus) if batch.focus is not None else None
+        if design is not None and np.array_equal(self._rows(state, design, design.n_runs), batch.codes):
+            kind, digest = design.kind, design.digest
+        else:
+            kind, digest = "as stored", _digest(batch.codes)
+        block = state.block.add(self.choices.rows(batch.codes), y)
+        state = replace(state, block=block, resolution=finer(state.resolution, resolution_of(y)))
+        return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus or 0, kind, 0.0, digest))
+
+    def absorb(self, state: PooledState, codes: Codes, outcomes: ArrayLike, stage: str) -> PooledState:
+        """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again.
+
+        They are a block of their own in the pooled fit, as far as their rows determine a contrast.
+
+        >>> from levers import Problem, Space
+        >>> pooled = Pooled(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> state = pooled.absorb(pooled.start(), rows, [0.0, 1.0, 5.0, 6.0], "past data")
+        >>> float(pooled.evidence(state).estimates[0, 1, 0].round(6)), state.blocks[0].stage
+        (5.0, 'past data')
+        """
+        rows = np.asarray(codes, dtype=np.int16)
+        y = self.accept(Batch(rows, stage), outcomes)
+        block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
+        pooled = state.pooled.add(block, resolution_of(y))
+        record = BlockRecord(stage, len(y), 0, "as run", 0.0, _digest(rows))
+        state = replace(state, pooled=pooled, blocks=(*state.blocks, record))
+        return state if state.rho is None else self._decide(replace(state, finished=False, certified=None))
+
+    def _end_block(self, state: PooledState, record: BlockRecord) -> PooledState:
+        state = replace(
+            state,
+            pooled=state.pooled.add(state.block, state.resolution, own_constant=self.aim == CERTIFY),
+            block=Moments.empty(self.choices.sizes),
+            blocks=(*state.blocks, record),
+            resolution=None,
+            seed=None,
+            digest=None,
+        )
+        if state.rho is None:
+            information = self.evidence(state).information
+            determined = information[information > 0]
+            middle = float(np.median(determined)) if determined.size else 1.0
+            state = replace(state, rho=settings.RHO_SHARE * middle)
+        return self._decide(state)
+
+    # Deciding between blocks
+
+    def evidence(self, state: PooledState) -> Evidence:
+        """What all runs say about the differences between the levels of each factor."""
+        return self.choices.evidence(state.fit)
+
+    def _with_noise(self, state: PooledState) -> PooledState:
+        """The state with what the residuals say about a noise that is not known   (docs/theory, section 10).
+
+        The bound that levels are dropped by is that of the first block, or one that holds at any time. Lengths and
+        certificates use the estimate, times a margin that shrinks with its degrees of freedom.
+        """
+        if self.problem.noise_sd is not None:
+            return state
+        fit = state.fit
+        square = max(fit.residual_square, state.pooled.rounding)
+        dof = max(fit.residual_dof, 1)
+        half = (self.shares.noise or settings.POOLED_NOISE_SHARE * self.failure_prob) / 2
+        first = state.noise_bound is None
+        bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
+        if state.noise_bound is not None:
+            bound = min(bound, state.noise_bound)
+        estimate = math.sqrt(square / dof * math.exp(settings.NOISE_MARGIN / dof))
+        least = least_noise(state.pooled)
+        return replace(state, noise_bound=max(bound, least), noise_sd=max(estimate, least))
+
+    def standing(self, state: PooledState, evidence: Evidence) -> Standing:
+        """What the evidence says at this point, under what the user knows."""
+        parents, closed = np.zeros((2, self.space.n_factors), dtype=bool)
+        parents[list(state.parents)] = True
+        closed[list(state.closed)] = True
+        active = state.active if self.aim == CERTIFY else all_levels(self.n_levels)
+        in_play = level_mask(active, max(self.n_levels))
+        radii = self.confidence(state).radii(evidence.information)
+        return assess(evidence.estimates, radii, in_play, parents, closed, self.known)
+
+    def _decide(self, state: PooledState) -> PooledState:
+        """Drop what the evidence rules out, then stop or plan the next block."""
+        state = self._with_noise(state)
+        evidence = self.evidence(state)
+        now = self.standing(state, evidence)
+        if self.aim == BEST:
+            return self._decide_for_best(state, evidence, now)
+        if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
+            return self._ended(replace(state, leaders=tuple(now.leaders.tolist())), evidence)
+        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
+        dropped = tuple(
+            Elimination(k, level, state.n_runs, float(evidence.estimates[k, now.leaders[k], level]))
+            for k, levels in enumerate(state.active)
+            for level in levels
+            if level not in active[k]
+        )
+        state = replace(
+            state,
+            active=active,
+            leaders=tuple(now.leaders.tolist()),
+            parents=tuple(np.flatnonzero(now.parents).tolist()),
+            closed=tuple(np.flatnonzero(~now.open).tolist()),
+            upper_loss=_finite(now.upper_loss),
+            eliminations=state.eliminations + dropped,
+        )
+        if self.budget is not None:
+            left = self.budget - (state.n_runs - state.n_past)
+            if left <= 0 or now.upper_loss <= 0:
+                return self._ended(state, evidence)
+            following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
+            return replace(state, target=left if following > settings.NEARLY_ALL * left else following)
+        if now.upper_loss <= self.tolerance:
+            return self._ended(state, evidence)
+        more = self._runs_needed(state, evidence)
+        if more <= 0 or state.n_runs * self.space.n_factors >= self.most_cells:
+            return self._ended(state, evidence)
+        following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
+        target = math.ceil(more) if following > settings.NEARLY_ALL * more else following
+        most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
+        return replace(state, target=min(max(target, settings.LEAST_BLOCK), most))
+
+    def _decide_for_best(self, state: PooledState, evidence: Evidence, now: Standing) -> PooledState:
+        """Recommend by the posterior, and go on while the budget lasts.
+
+        Nothing is dropped for good, any level may come back: what is in play matters for the certificate alone.
+        """
+        assert self.budget is not None  # what makes this the aim
+        leaders = leaders_of(self.choices, self.posterior(state))
+        in_play = tuple(
+            tuple(level for level, stays in enumerate(row) if stays or level == leader)
+            for row, leader in zip(now.active.tolist(), leaders, strict=True)
+        )
+        upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
+        state = replace(state, leaders=leaders, active=in_play, upper_loss=upper)
+        left = self.budget - (state.n_runs - state.n_past)
+        if left <= 0:
+            return self._ended(state, evidence)
+        following = max(math.ceil(settings.BEST_GROWTH * state.n_runs), settings.LEAST_BLOCK)
+        return replace(state, target=left if left < 1.5 * following else following)
+
+    def posterior(self, state: PooledState) -> Posterior:
+        """The shrunken estimate of all effects from all runs."""
+        return posterior(state.pooled, self.problem.noise_sd, least_noise(state.pooled))
+
+    def _open_parameters(self, state: PooledState) -> int:
+        return math.ceil(settings.POOLED_NEXT * self.choices.n_open_parameters(state.open_factors, state.active))
+
+    def _ended(self, state: PooledState, evidence: Evidence) -> PooledState:
+        return replace(state, finished=True, certified=self._certified(state, evidence, self.shares.selection))
+
+    def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0) -> list[tuple[int, float]]:
+        """What may still be lost: for each factor its levels in play, and the standard error of their pooled means.
+
+        The standard error is that of the least precise difference between two of them, over sqrt(2). `more` runs,
+        divided equally among the levels in play, add their information. With `max_parents` only as many factors count
+        as can matter: those found, and of the others the most levels with the largest standard errors.
+        """
+        assert state.noise_sd is not None  # known from the start, or estimated after the first block
+        in_play = level_mask(state.active, max(self.n_levels))
+        pairs = in_play[:, :, None] & in_play[:, None, :] & ~np.eye(in_play.shape[1], dtype=bool)
+        least = np.where(pairs, evidence.information, np.inf).min(axis=(1, 2))
+        open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
+        lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
+        found: list[tuple[int, float]] = []
+        others: list[tuple[int, float]] = []
+        for k, m in zip(state.open_factors, state.open_sizes, strict=True):
+            known = float(least[k]) + more / (2 * m * lost)
+            error = state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
+            (found if k in state.parents else others).append((m, error))
+        if self.max_parents is None:
+            return found + others
+        spare = max(self.max_parents - len(state.parents), 0)
+        most = sorted((m for m, _ in others), reverse=True)[:spare]
+        widest = sorted((error for _, error in others), reverse=True)[:spare]
+        return found + list(zip(most, widest, strict=True))
+
+    def _runs_needed(self, state: PooledState, evidence: Evidence) -> float:
+        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now.
+
+        A rough count comes first, from the usual scale of a certificate; the certificate itself is computed only when
+        that says that the end is near.
+        """
+        stakes = self.stakes(state, evidence)
+        rough = self._rough_runs(state, stakes)
+        following = max(settings.POOLED_GROWTH * state.n_runs, float(self._open_parameters(state)))
+        if not all(math.isfinite(error) for _, error in stakes) or rough > 2 * following:
+            return max(rough, 2 * following)
+        risk = self.shares.selection
+        if stakes_bound(stakes, self.tolerance) <= risk:
+            return 0.0
+        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), risk)
+
+    def _secant(self, state: PooledState, evidence: Evidence, guess: float, risk: float) -> float:
+        """The least number of runs whose certificate was computed and accepted, nearly."""
+
+        def excess(more: float) -> float:
+            return math.log(max(stakes_bound(self.stakes(state, evidence, more), self.tolerance), 1e-300) / risk)
+
+        low, low_excess = 0.0, excess(0.0)
+        high, high_excess = guess, excess(guess)
+        while high_excess > 0:
+            slope = max((low_excess - high_excess) / (high - low), 1e-12)
+            low, low_excess = high, high_excess
+            high = min(max(high + 1.1 * high_excess / slope, 1.05 * high), 4 * high + settings.LEAST_BLOCK)
+            high_excess = excess(high)
+        for _ in range(6):
+            if high_excess > -settings.CLOSE_ENOUGH or high - low <= 1:
+                break
+            middle = low + (high - low) * min(max(low_excess / (low_excess - high_excess), 0.1), 0.9)
+            middle += 0.002 * (state.n_runs + middle)
+            if middle >= high:
+                break
+            found = excess(middle)
+            if found <= 0:
+                high, high_excess = middle, found
+            else:
+                low, low_excess = middle, found
+        return high
+
+    def _rough_runs(self, state: PooledState, stakes: list[tuple[int, float]]) -> float:
+        """The same roughly: runs of an ideal design by the usual scale, less what the stakes are worth on average."""
+        assert state.noise_sd is not None  # see stakes
+        levels = tuple(sorted(m for m, _ in stakes))
+        needed = (
+            decisions.cheap_scale(levels, self.shares.selection, "slippage") * state.noise_sd / self.tolerance
+        ) ** 2
+        worth = sum(m * (state.noise_sd / error) ** 2 for m, error in stakes) / len(stakes)
+        return needed - worth
+
+    def _certified(self, state: PooledState, evidence: Evidence, failure_prob: float) -> float | None:
+        """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
+        stakes = self.stakes(state, evidence)
+        upper = math.inf if state.upper_loss is None else state.upper_loss
+        if state.fit.residual_dof < 1 and self.problem.noise_sd is None:
+            return None
+        if all(math.isfinite(error) for _, error in stakes):
+            upper = min(upper, stakes_tolerance(stakes, failure_prob))
+        return upper if math.isfinite(upper) else None
+
+    # What a state says
+
+    def interim(self, state: PooledState) -> Verdict | None:
+        """What could be certified if the study ended now, whenever one chooses to look; None before a block."""
+        if state.rho is None:
+            return None
+        if state.finished:
+            return self.verdict(state)
+        evidence = self.evidence(state)
+        every_look = self.shares.selection / settings.EVERY_LOOK
+        return self.verdict(replace(state, certified=self._certified(state, evidence, every_look)))
+
+    def verdict(self, state: PooledState) -> Verdict:
+        """The verdict of a finished study."""
+        assert state.noise_bound is not None  # see confidence
+        assert state.noise_sd is not None  # see stakes
+        error = self.failure_prob - self.shares.noise
+        estimates, intervals = decisions.loss_intervals(
+            self.evidence(state), state.leaders, self.n_levels, state.noise_bound, error, state.rho
+        )
+        sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+        # without max_parents a dropped level is only sure not to be better, not to be worse
+        named = set(state.parents) if self.max_parents is not None else set()
+        stages: tuple[tuple[str, int], ...] = ()
+        for block in state.blocks:
+            stages = add_runs(stages, block.stage, block.n_runs)
+        known = self.problem.noise_sd is not None
+        provisos = [decisions.EQUAL_GAPS, NEARLY_INDEPENDENT] if state.certified is not None else [NOTHING_CERTIFIED]
+        if self.aim == BEST and state.certified is not None and len(state.blocks) > 1:
+            provisos.append(CHOSEN_ROWS)
+        return Verdict(
+            algorithm=self.name,
+            assignment=self.space.assignment(state.leaders),
+            n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
+            tolerance=state.certified,
+            failure_prob=self.failure_prob,
+            guarantee=decisions.pooled_guarantee(known, self.max_parents),
+            provisos=tuple(provisos),
+            parents=tuple(self.space.names[k] for k in sorted(sure | named)),
+            effects=estimates,
+            eliminations=state.eliminations,
+            runs_by_stage=stages,
+            intervals=intervals,
+            certificate="slippage",
+            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd about {state.noise_sd:.4g}",
+            problem=self.problem,
+            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
+            blocks=state.blocks,
+            rules=state.rules,
+        )
+
+    def outlook(self, state: PooledState, n_asked: int) -> Outlook:
+        """Runs still to come after the current block: if estimates are about right, and if nothing more is dropped."""
+        if state.finished:
+            return Outlook(0, 0)
+        if self.budget is not None:
+            left = max(self.budget - (state.n_runs - state.n_past) - state.target, 0)
+            return Outlook(left, left)
+        if state.noise_sd is None:
+            return Outlook(None, None)
+        if state.rho is None:
+            rest = max(math.ceil(settings.SLACK * self._runs_at_once(state.noise_sd)) - state.target, 0)
+            return Outlook(rest, rest)
+        evidence = self.evidence(state)
+        rough = self._rough_runs(state, self.stakes(state, evidence))
+        worst = max(math.ceil(settings.SLACK * (state.n_runs + rough) - state.n_runs) - state.target, 0)
+        now = self.standing(state, evidence)
+        growths = [growth for growth in settings.GROWTHS if state.n_runs * (growth - 1) < max(rough, 1.0)]
+        for batch in forecasts(evidence, growths, self.confidence(state), now, self.known):
+            for growth, then in zip(growths[: len(batch)], batch, strict=True):
+                needed = (
+                    decisions.cheap_scale(then.at_stake, self.shares.selection, "slippage")
+                    * state.noise_sd
+                    / self.tolerance
+                )
+                if then.upper_loss <= self.tolerance or needed**2 <= growth * state.n_runs:
+                    return Outlook(min(max(math.ceil(state.n_runs * (growth - 1)) - state.target, 0), worst), worst)
+            growths = growths[len(batch) :]
+        return Outlook(min(max(math.ceil(rough) - state.target, 0), worst), worst)
+
+    def progress(self, state: PooledState) -> Progress:
+        """Leaders, eliminations and the noise that is reckoned with."""
+        return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
+
+
+@lru_cache(maxsize=4)
+def _allocated(rules: Pooled, state: PooledState, seed: int) -> Design:
+    """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
+    assert rules.budget is not None  # what makes this the aim
+    left = rules.budget - (state.n_runs - state.n_past)
+    shares = allocated_shares(rules.choices, rules.posterior(state), left)
+    rows = allocated_rows(shares, state.target, np.random.default_rng(seed))
+    rows = complementary_rows(rows, rules.choices, state.pooled.information)
+    rows.flags.writeable = False
+    return Design(rows, rules.n_levels, "allocated")
+
+
+def least_noise(pooled: PooledSums) -> float:
+    """The least standard deviation that a residual can show: that of rounding to the resolution, r / sqrt(12).
+
+    >>> round(least_noise(PooledSums.empty([2]).add(Moments.empty([2]).add([[0], [1]], [0.0, 1.0]), 1.0)), 4)
+    0.2887
+    """
+    return (pooled.resolution or 0.0) / math.sqrt(12)
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _digest(rows: Codes) -> str:
+    return sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]
