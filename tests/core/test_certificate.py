@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from levers.core.certificates.limits import (
     binary_divergence,
     instance_bound,
     necessary_runs,
+    null_bound,
     slippage_failures,
     worst_case_bound,
 )
@@ -205,6 +207,41 @@ def test_the_instance_limit_of_two_levels_has_a_closed_form() -> None:
     assert found == pytest.approx(binary_divergence(0.1, 0.9) * 8 / 2.5**2, rel=1e-4)
     assert instance_bound([[0.0, 0.1]], 0.5, 0.1, 1.0) == 0.0
     assert instance_bound([[2.0, 0.0, 0.0]], 0.5, 0.1, 1.0) > found
+
+
+@pytest.mark.parametrize("levels", [(2,), (5,), (3, 2), (4, 4, 3), (2, 3, 2, 6)])
+@pytest.mark.parametrize("least", [0.0, 0.2])
+def test_the_limit_without_effects_is_its_formula_over_all_raised_levels(levels: tuple[int, ...], least: float) -> None:
+    """Over all sets of factors, all c, and all ways to raise one level in each; the answer is the first levels."""
+    delta, eps, sd = 0.1, 0.5, 1.5
+    found = 0.0
+    for r in range(1, len(levels) + 1):
+        for chosen in itertools.combinations(levels, r):
+            raised = list(itertools.product(*(range(m) for m in chosen)))
+            shift = np.array([sum((i == 0) - 1 / m for i, m in zip(at, chosen, strict=True)) for at in raised])
+            hits = np.array([sum(i == 0 for i in at) for at in raised])
+            for c in range(1, r + 1):
+                q = float((hits >= r - c + 1).mean())
+                per_run = float((shift**2).mean()) * max(eps / c, least) ** 2 / (2 * sd**2)
+                if q < 1 - delta:
+                    found = max(found, binary_divergence(q, 1 - delta) / per_run)
+    assert null_bound(levels, eps, delta, sd, least) == pytest.approx(found, rel=1e-12)
+
+
+def test_the_limit_without_effects_is_below_what_a_method_that_keeps_its_promise_takes() -> None:
+    """One balanced design takes the same runs whatever the effects are, so it is subject to this limit too."""
+    for levels in ((2,), (6,), (2, 3), (2,) * 10, (4,) * 10, (3, 4, 5, 6) * 5):
+        for delta in (0.01, 0.1, 0.4):
+            limit = null_bound(levels, 0.5, delta, 1.0)
+            assert 0.1 * runs_needed(levels, 0.5, delta, 1.0) < limit < runs_needed(levels, 0.5, delta, 1.0)
+    assert null_bound((3, 3), 0.5, 0.95, 1.0) == 0.0  # a method that may fail so often can guess
+    assert null_bound((3,) * 6, 0.5, 0.1, 1.0, min_effect=0.4) < null_bound((3,) * 6, 0.5, 0.1, 1.0) / 2
+
+
+def test_a_least_effect_lowers_the_limit_of_any_method() -> None:
+    known, unknown = (worst_case_bound((4,) * 10, 0.5, 0.1, 1.0, e) for e in (1.0, 0.0))
+    assert 0 < known < unknown
+    assert worst_case_bound((4,) * 10, 0.5, 0.1, 1.0, 0.001) == unknown
 
 
 def test_poisson_binomial_tails_and_the_worst_gap() -> None:
