@@ -15,10 +15,9 @@ from levers.core.certificates.limits import necessary_runs, null_bound, worst_ca
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.space import Level, Space
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import check_count, check_scale
 from levers.errors import InvalidSettingError
 
-_LARGEST = 1e100  # of a number that squares and ratios can be taken of
 _NOISE_SD = 1.0  # what plans are made with when nothing is said about the noise
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
@@ -98,15 +97,12 @@ def plan(
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
     given = {"tolerance": tolerance, "noise_sd": noise_sd, "expected_noise": expected_noise, "min_effect": min_effect}
     for name, value in given.items():
-        if value is not None and not 1 / _LARGEST <= check_positive(name, value) <= _LARGEST:
-            raise InvalidSettingError(
-                f"{name} must be between {1 / _LARGEST:g} and {_LARGEST:g}, not {value:g}; choose another unit",
-                field=name,
-            )
+        if value is not None:
+            check_scale(name, value)
     if expected_noise is not None and noise_sd not in (None, _NOISE_SD):
         raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
     if noise_sd is None or expected_noise is not None:
-        expected = tolerance if expected_noise is None else check_positive("expected_noise", expected_noise)
+        expected = tolerance if expected_noise is None else expected_noise
         if expected is None:
             raise InvalidSettingError(
                 "with a budget, the plan needs the noise, or what to expect of it; without it the study still works",
@@ -128,14 +124,12 @@ def plan(
         return replace(planned, failure_prob=failure_prob, noise_sd=expected, noise_known=False, **limits)
     if max_parents is not None:
         check_count("max_parents", max_parents, 1, whole.n_factors)
-    if min_effect is not None:
-        check_positive("min_effect", min_effect)
     levels = certified_levels(n_levels, max_parents)
     scale = scale_needed(levels, failure_prob, certificate)
     if tolerance is None:
         assert budget is not None  # one of the two is given
         check_count("budget", budget, first_block(n_levels, estimate_noise=False))
-        tolerance = scale * check_positive("noise_sd", noise_sd) / math.sqrt(budget / _inflation(n_levels, budget))
+        tolerance = scale * noise_sd / math.sqrt(budget / _inflation(n_levels, budget))
     problem = Problem(whole, tolerance, failure_prob, noise_sd)
     unit = (noise_sd / tolerance) * (noise_sd / tolerance)
     if not scale**2 * unit < _MOST_RUNS:
