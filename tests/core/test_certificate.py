@@ -3,10 +3,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
 from harness.coverage import worst_gap
 from levers.core.certificates.certificate import (
+    _EXPONENTS,
+    _chernoff_exponents,
     certified_levels,
     chernoff_scale,
     scale_needed,
@@ -20,8 +23,8 @@ from levers.core.certificates.limits import (
     slippage_failures,
     worst_case_bound,
 )
-from levers.core.certificates.sums import dp_bound
-from levers.core.certificates.tails import slippage_tail, tail_shape
+from levers.core.certificates.sums import dp_bound, proven_gain
+from levers.core.certificates.tails import LAST, slippage_tail, tail_shape
 from levers.errors import InvalidSettingError
 
 
@@ -102,6 +105,47 @@ def test_the_tail_of_several_rivals_agrees_with_simulation(rng: np.random.Genera
     for gap in (0.0, 0.5, 1.2, 2.5):
         share = float((drawn >= gap).mean())
         assert float(slippage_tail(5, np.array([gap]))[0]) == pytest.approx(share, abs=5 * math.sqrt(0.25 / 200_000))
+
+
+def log_tail(n_rivals: int, gaps: np.ndarray) -> np.ndarray:
+    """log h_q(t) for gaps of any size: log of the mean of 1 - Phi(Z + t)^q, by quadrature of logarithms."""
+    z = np.arange(-45.0, 12.0, 0.02)
+    weight = norm.logpdf(z) + math.log(0.02)
+    found = [logsumexp(np.log(-np.expm1(np.minimum(n_rivals * log_ndtr(z + t), -1e-300))) + weight) for t in gaps]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("m", [2, 3, 8, 40])
+def test_the_chernoff_bound_counts_gaps_beyond_the_table(m: int) -> None:
+    """Against a table five times as long. Up to the rates at which the largest value leaves the table it is close."""
+    gaps = np.arange(0.02, 5 * LAST, 0.02)
+    tail = log_tail(m - 1, gaps)
+    assert norm.sf(LAST / math.sqrt(2)) == pytest.approx(math.exp(log_tail(1, np.array([LAST]))[0]), rel=1e-9)
+    rates = _EXPONENTS * math.sqrt(m)
+    reached = 2 * rates < 4.9 * LAST  # beyond, the supremum leaves the long table too
+    exact = np.array([np.logaddexp(0, a * gaps + np.log1p(-np.exp(-a * gaps)) + tail).max() for a in rates])
+    excess = (_chernoff_exponents(m, False) - exact)[reached]
+    assert rates[reached].max() > 1.2 * LAST / 2
+    assert excess.min() > 0
+    assert excess[rates[reached] < LAST / 2].max() < 0.03
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_the_proven_chernoff_bound_counts_gaps_beyond_the_table(m: int) -> None:
+    gaps = np.arange(0.1, 3 * LAST, 0.1)
+    tails = [np.exp(log_tail(q, gaps)) for q in range(m - 1, 0, -1)]
+    for i in range(0, len(_EXPONENTS), 4):
+        rate = _EXPONENTS[i] * math.sqrt(m)
+        if 2 * rate < 2.9 * LAST:
+            gain = proven_gain(np.expm1(rate * gaps)[None, :], tails)[0]
+            assert np.log1p(gain) < _chernoff_exponents(m, True)[i], rate
+
+
+@pytest.mark.parametrize("m", [2, 12, 40, 1000])
+def test_one_factor_fails_no_more_often_than_a_chernoff_bound_of_one_in_a_billion(m: int) -> None:
+    """With all gaps just over the tolerance, a factor fails with probability h(u / sqrt m)."""
+    for scale in (chernoff_scale((m,), 1e-9), scale_needed((m,), 1e-9)):
+        assert math.exp(log_tail(m - 1, np.array([scale / math.sqrt(m)]))[0]) <= 1e-9
 
 
 @pytest.mark.parametrize(("n_levels", "expected", "chernoff"), [(2, 223, 330), (4, 1114, 1476)])
