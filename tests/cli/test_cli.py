@@ -117,7 +117,8 @@ def test_plan_prints_a_table_and_json() -> None:
     words = ["plan", "--levels", "4x10", "--tolerance", ".5", "--failure-prob", ".1", "--noise-sd", "1"]
     found = json.loads(run(*words, "--format", "json").stdout)
     assert found["one_shot_runs"] == pytest.approx(1114, rel=0.03)
-    assert {"worst_case_runs", "modl_runs", "lower_bound"} <= set(found)
+    assert {"worst_case_runs", "modl_runs", "lower_bound", "null_bound"} <= set(found)
     table = run(*words).stdout
     assert f"{found['one_shot_runs']:,}" in table
     assert f"{found['modl_runs']:,}" in table
+    assert f"{found['null_bound']} limit of any method, if no factor matters" in " ".join(table.split())

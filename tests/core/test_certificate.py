@@ -1,11 +1,15 @@
+import itertools
 import math
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
 from harness.coverage import worst_gap
 from levers.core.certificates.certificate import (
+    _EXPONENTS,
+    _chernoff_exponents,
     certified_levels,
     chernoff_scale,
     scale_needed,
@@ -15,11 +19,12 @@ from levers.core.certificates.limits import (
     binary_divergence,
     instance_bound,
     necessary_runs,
+    null_bound,
     slippage_failures,
     worst_case_bound,
 )
-from levers.core.certificates.sums import dp_bound
-from levers.core.certificates.tails import slippage_tail, tail_shape
+from levers.core.certificates.sums import dp_bound, proven_gain
+from levers.core.certificates.tails import LAST, slippage_tail, tail_shape
 from levers.errors import InvalidSettingError
 
 
@@ -100,6 +105,47 @@ def test_the_tail_of_several_rivals_agrees_with_simulation(rng: np.random.Genera
     for gap in (0.0, 0.5, 1.2, 2.5):
         share = float((drawn >= gap).mean())
         assert float(slippage_tail(5, np.array([gap]))[0]) == pytest.approx(share, abs=5 * math.sqrt(0.25 / 200_000))
+
+
+def log_tail(n_rivals: int, gaps: np.ndarray) -> np.ndarray:
+    """log h_q(t) for gaps of any size: log of the mean of 1 - Phi(Z + t)^q, by quadrature of logarithms."""
+    z = np.arange(-45.0, 12.0, 0.02)
+    weight = norm.logpdf(z) + math.log(0.02)
+    found = [logsumexp(np.log(-np.expm1(np.minimum(n_rivals * log_ndtr(z + t), -1e-300))) + weight) for t in gaps]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("m", [2, 3, 8, 40])
+def test_the_chernoff_bound_counts_gaps_beyond_the_table(m: int) -> None:
+    """Against a table five times as long. Up to the rates at which the largest value leaves the table it is close."""
+    gaps = np.arange(0.02, 5 * LAST, 0.02)
+    tail = log_tail(m - 1, gaps)
+    assert norm.sf(LAST / math.sqrt(2)) == pytest.approx(math.exp(log_tail(1, np.array([LAST]))[0]), rel=1e-9)
+    rates = _EXPONENTS * math.sqrt(m)
+    reached = 2 * rates < 4.9 * LAST  # beyond, the supremum leaves the long table too
+    exact = np.array([np.logaddexp(0, a * gaps + np.log1p(-np.exp(-a * gaps)) + tail).max() for a in rates])
+    excess = (_chernoff_exponents(m, False) - exact)[reached]
+    assert rates[reached].max() > 1.2 * LAST / 2
+    assert excess.min() > 0
+    assert excess[rates[reached] < LAST / 2].max() < 0.03
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_the_proven_chernoff_bound_counts_gaps_beyond_the_table(m: int) -> None:
+    gaps = np.arange(0.1, 3 * LAST, 0.1)
+    tails = [np.exp(log_tail(q, gaps)) for q in range(m - 1, 0, -1)]
+    for i in range(0, len(_EXPONENTS), 4):
+        rate = _EXPONENTS[i] * math.sqrt(m)
+        if 2 * rate < 2.9 * LAST:
+            gain = proven_gain(np.expm1(rate * gaps)[None, :], tails)[0]
+            assert np.log1p(gain) < _chernoff_exponents(m, True)[i], rate
+
+
+@pytest.mark.parametrize("m", [2, 12, 40, 1000])
+def test_one_factor_fails_no_more_often_than_a_chernoff_bound_of_one_in_a_billion(m: int) -> None:
+    """With all gaps just over the tolerance, a factor fails with probability h(u / sqrt m)."""
+    for scale in (chernoff_scale((m,), 1e-9), scale_needed((m,), 1e-9)):
+        assert math.exp(log_tail(m - 1, np.array([scale / math.sqrt(m)]))[0]) <= 1e-9
 
 
 @pytest.mark.parametrize(("n_levels", "expected", "chernoff"), [(2, 223, 330), (4, 1114, 1476)])
@@ -205,6 +251,41 @@ def test_the_instance_limit_of_two_levels_has_a_closed_form() -> None:
     assert found == pytest.approx(binary_divergence(0.1, 0.9) * 8 / 2.5**2, rel=1e-4)
     assert instance_bound([[0.0, 0.1]], 0.5, 0.1, 1.0) == 0.0
     assert instance_bound([[2.0, 0.0, 0.0]], 0.5, 0.1, 1.0) > found
+
+
+@pytest.mark.parametrize("levels", [(2,), (5,), (3, 2), (4, 4, 3), (2, 3, 2, 6)])
+@pytest.mark.parametrize("least", [0.0, 0.2])
+def test_the_limit_without_effects_is_its_formula_over_all_raised_levels(levels: tuple[int, ...], least: float) -> None:
+    """Over all sets of factors, all c, and all ways to raise one level in each; the answer is the first levels."""
+    delta, eps, sd = 0.1, 0.5, 1.5
+    found = 0.0
+    for r in range(1, len(levels) + 1):
+        for chosen in itertools.combinations(levels, r):
+            raised = list(itertools.product(*(range(m) for m in chosen)))
+            shift = np.array([sum((i == 0) - 1 / m for i, m in zip(at, chosen, strict=True)) for at in raised])
+            hits = np.array([sum(i == 0 for i in at) for at in raised])
+            for c in range(1, r + 1):
+                q = float((hits >= r - c + 1).mean())
+                per_run = float((shift**2).mean()) * max(eps / c, least) ** 2 / (2 * sd**2)
+                if q < 1 - delta:
+                    found = max(found, binary_divergence(q, 1 - delta) / per_run)
+    assert null_bound(levels, eps, delta, sd, least) == pytest.approx(found, rel=1e-12)
+
+
+def test_the_limit_without_effects_is_below_what_a_method_that_keeps_its_promise_takes() -> None:
+    """One balanced design takes the same runs whatever the effects are, so it is subject to this limit too."""
+    for levels in ((2,), (6,), (2, 3), (2,) * 10, (4,) * 10, (3, 4, 5, 6) * 5):
+        for delta in (0.01, 0.1, 0.4):
+            limit = null_bound(levels, 0.5, delta, 1.0)
+            assert 0.1 * runs_needed(levels, 0.5, delta, 1.0) < limit < runs_needed(levels, 0.5, delta, 1.0)
+    assert null_bound((3, 3), 0.5, 0.95, 1.0) == 0.0  # a method that may fail so often can guess
+    assert null_bound((3,) * 6, 0.5, 0.1, 1.0, min_effect=0.4) < null_bound((3,) * 6, 0.5, 0.1, 1.0) / 2
+
+
+def test_a_least_effect_lowers_the_limit_of_any_method() -> None:
+    known, unknown = (worst_case_bound((4,) * 10, 0.5, 0.1, 1.0, e) for e in (1.0, 0.0))
+    assert 0 < known < unknown
+    assert worst_case_bound((4,) * 10, 0.5, 0.1, 1.0, 0.001) == unknown
 
 
 def test_poisson_binomial_tails_and_the_worst_gap() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from harness.looks import price_ratios, random_effects, total_loss
 from levers.core.certificates.certificate import scale_needed
 from levers.core.certificates.look import (
-    Look,
     look_risk,
     null_spread,
     plan_look,
@@ -92,21 +92,6 @@ def test_factors_of_two_levels_are_settled_by_any_look() -> None:
     assert look.dismisses(np.array([5.0, 0.0]), 0.1)
 
 
-def total_loss(look: Look, effects: np.ndarray, n_factors: int, rng: np.random.Generator, n: int) -> np.ndarray:
-    """What is lost in all by the look's decisions: dismissed factors at their leaders, others by dropped levels."""
-    m = len(effects)
-    error = math.sqrt(m / look.n_runs)
-    total = np.zeros(n)
-    for _ in range(n_factors):
-        means = effects + error * rng.normal(size=(n, m))
-        ordered = np.sort(means, axis=1)
-        kept = means > ordered[:, -1:] - look.apart * error
-        settled = ordered[:, -2] - ordered[:, 0] < dict(look.spread)[m] * error
-        best_kept = np.where(kept, effects, -np.inf).max(axis=1)
-        total += np.where(settled, -effects[means.argmax(axis=1)], -best_kept)
-    return total
-
-
 @pytest.mark.parametrize("gap", [0.05, 0.1, 0.15, 0.25, 0.5])
 @pytest.mark.parametrize("rivals", [1, 2, 4])
 def test_the_expected_envelope_is_below_its_bound(gap: float, rivals: int, rng: np.random.Generator) -> None:
@@ -116,6 +101,30 @@ def test_the_expected_envelope_is_below_its_bound(gap: float, rivals: int, rng: 
     lost = total_loss(look, effects, 12, rng, 40_000) / 0.5
     envelope = np.minimum(look.selection ** (1 - lost / look.reach), 1.0)
     assert envelope.mean() + 4 * envelope.std() / 200 < 0.09
+
+
+@pytest.mark.parametrize(("n_factors", "m", "min_effect"), [(1, 4, 1.0), (4, 6, 1.0), (12, 3, 0.3), (30, 4, 0.3)])
+def test_the_price_of_a_factor_is_not_exceeded_by_unequal_gaps(
+    n_factors: int, m: int, min_effect: float, rng: np.random.Generator
+) -> None:
+    """E g(loss) <= sup_t g(t) T(t) for the envelope g in use, on effects of every kind."""
+    look = plan_look(((m, True),) * n_factors, min_effect, 0.5, 0.09)
+    error = math.sqrt(m / look.n_runs)
+    for _ in range(12):
+        effects = random_effects(m, min_effect, error, rng)
+        ratio, sem, _ = price_ratios(look, effects, min_effect, 0.5, rng, 40_000)
+        assert ratio - 3 * sem <= 1, effects
+
+
+def test_one_gap_is_the_worst_for_the_envelope_in_use_and_not_for_every_growing_loss(rng: np.random.Generator) -> None:
+    """Thirty factors of three levels, a rival near the best: the price is nearly reached, and exceeded by another g."""
+    look = plan_look(((3, True),) * 30, 0.3, 0.5, 0.09)
+    error = math.sqrt(3 / look.n_runs)
+    effects = -np.array([0.0, 2.2 * error, 0.3])
+    ratio, sem, worst_growth = price_ratios(look, effects, 0.3, 0.5, rng, 1_000_000)
+    assert 0.85 < ratio < 1
+    assert sem < 0.015
+    assert worst_growth > 1.1
 
 
 def test_the_bound_is_not_far_above_what_the_worst_effects_reach(rng: np.random.Generator) -> None:

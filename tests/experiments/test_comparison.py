@@ -42,6 +42,17 @@ def test_known_parents_help_modl_and_leave_the_oracle_alone() -> None:
     assert known[2].runs_mean == unknown[2].runs_mean
 
 
+@pytest.mark.parametrize(
+    ("n_factors", "n_parents", "expected"), [(10, 1, 285), (10, 5, 159), (30, 1, 1086), (30, 10, 714)]
+)
+def test_the_limit_of_any_method_on_the_papers_worlds(n_factors: int, n_parents: int, expected: int) -> None:
+    plan = Comparison(n_factors=n_factors, n_parents=n_parents, make_worlds=False)
+    assert round(np.mean([plan.null_bound(plan.world(w)) for w in range(20)])) == expected
+    assert dataclasses.replace(plan, known_parents=True).null_bound(plan.world(0)) == 0.0
+    told = dataclasses.replace(plan, min_effect=0.3, known_min_effect=True)
+    assert 0 < told.null_bound(plan.world(0)) < plan.null_bound(plan.world(0))
+
+
 def test_summaries_are_computed_from_the_records() -> None:
     records = [
         RunRecord("modl", world, repeat, runs, loss, loss > 0.5, exact, runs / 10, 1.0)

@@ -31,6 +31,26 @@ def test_assumptions_buy_runs() -> None:
     assert plain.one_shot_runs < plain.modl_runs / 10
 
 
+def test_no_limit_of_a_plan_is_above_what_a_method_takes() -> None:
+    """CFS keeps its promise, so where no factor matters its mean runs are above the limit for that."""
+    world = additive_world([[0.0] * 3] * 6)
+    found = levers.plan(world.space, tolerance=0.5)
+    cfs = Cfs(levers.Problem(world.space, 0.5, 0.1, 1.0))
+    assert 60 < found.null_bound < sum(run_on_world(cfs, world, seed).n_runs for seed in range(5)) / 5
+    for options in ({}, {"min_effect": 1.5}, {"max_parents": 2}):
+        plan = levers.plan([4] * 12, tolerance=0.5, **options)
+        assert 0 < plan.null_bound < plan.runs_if_nothing_matters
+        assert plan.null_bound <= plan.lower_bound < plan.worst_case_runs
+    assert plan.null_bound < levers.plan([4] * 12, tolerance=0.5).null_bound / 3
+
+
+def test_limits_are_those_of_methods_that_know_the_noise() -> None:
+    known, unknown = (levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0, expected_noise=e) for e in (None, 1.0))
+    for name in ("lower_bound", "null_bound", "necessary_runs"):
+        assert getattr(known, name) == getattr(unknown, name)
+    assert unknown.over_necessary == unknown.one_shot_runs / (unknown.necessary_runs or 1)
+
+
 def test_a_budget_is_the_inverse_of_a_tolerance() -> None:
     there = levers.plan([3, 4, 5], tolerance=0.5)
     back = levers.plan([3, 4, 5], budget=there.one_shot_runs)
@@ -78,7 +98,7 @@ def test_the_worst_case_is_not_exceeded(sizes: list[int], tolerance: float, opti
 
 def test_huge_plans_are_made_without_the_design() -> None:
     assert levers.plan([4] * 10, tolerance=0.001).one_shot_runs > 10**8
-    assert levers.plan([4] * 3, tolerance=0.5, failure_prob=0.95).over_lower_bound is None
+    assert levers.plan([4] * 3, tolerance=0.5, failure_prob=0.99).over_lower_bound is None  # guessing will do
 
 
 def test_a_plan_with_a_noise_that_is_not_known() -> None:

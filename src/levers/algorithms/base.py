@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
 from levers.core.space import FREE, Assignment, Codes, Level, Space
-from levers.core.validation import check_count, check_outcomes, check_positive, check_probability
+from levers.core.validation import check_count, check_outcomes, check_probability, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
 CHUNK = 16_384
@@ -40,10 +40,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
-            check_positive("tolerance", self.tolerance)
+            check_scale("tolerance", self.tolerance)
         check_probability("failure_prob", self.failure_prob)
         if self.noise_sd is not None:
-            check_positive("noise_sd", self.noise_sd)
+            check_scale("noise_sd", self.noise_sd)
 
 
 @serialisable("Batch")

@@ -44,6 +44,7 @@ _ROWS = {
     "full_factorial": "every setting once",
     "necessary_runs": "limit of any balanced fixed-size design",
     "lower_bound": "limit of any method, on its worst effects",
+    "null_bound": "limit of any method, if no factor matters",
 }
 
 

@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMismatchError
 
+LARGEST_SCALE = 1e100
+"""The largest number on the scale of outcomes; the smallest is one over it. Squares and ratios of such stay finite."""
+
 
 def check_positive(name: str, value: float) -> float:
     """A finite number above zero.
@@ -21,6 +24,22 @@ def check_positive(name: str, value: float) -> float:
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
         raise InvalidSettingError(f"{name} must be a finite number above 0, not {value!r}", field=name)
     return float(value)
+
+
+def check_scale(name: str, value: float) -> float:
+    """A number above zero on the scale of outcomes whose square neither vanishes nor overflows.
+
+    >>> check_scale("noise_sd", 1e-300)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: noise_sd must be between 1e-100 and 1e+100, not 1e-300; choose another unit
+    """
+    number = check_positive(name, value)
+    if not 1 / LARGEST_SCALE <= number <= LARGEST_SCALE:
+        raise InvalidSettingError(
+            f"{name} must be between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, not {value:g}; choose another unit",
+            field=name,
+        )
+    return number
 
 
 def check_probability(name: str, value: float) -> float:

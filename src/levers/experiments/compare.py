@@ -10,7 +10,7 @@ import numpy as np
 from levers.algorithms.base import Algorithm, Problem, Verdict
 from levers.algorithms.registry import check_known, make_algorithm, option_names
 from levers.core.certificates.certificate import certified_levels
-from levers.core.certificates.limits import necessary_runs
+from levers.core.certificates.limits import necessary_runs, null_bound
 from levers.core.certificates.sample_size import SCHEDULES
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError
@@ -103,6 +103,16 @@ class Comparison:
         """The fewest runs with which the balanced fixed-size rule could keep the promise, knowing what it may know."""
         levels = certified_levels(world.space.n_levels, self.n_parents if self.known_parents else None)
         return necessary_runs(levels, self.tolerance, self.failure_prob, self.noise_sd)
+
+    def null_bound(self, world: World) -> float:
+        """Mean runs that any method needs on this world to see that factors without effect have none.
+
+        It is 0 where the number of parents is known: a method that has found them all is done with the others.
+        """
+        unknown = [] if self.known_parents else set(range(self.n_factors)) - set(world.outcome.parents)
+        sizes = [world.space.n_levels[k] for k in unknown]
+        least = self.min_effect if self.known_min_effect else 0.0
+        return null_bound(sizes, self.tolerance, self.failure_prob, self.noise_sd, least)
 
     def tasks(self) -> list[tuple[int, int]]:
         """All pairs of world and repeat."""

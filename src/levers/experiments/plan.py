@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
@@ -10,14 +11,13 @@ from levers.algorithms.cfs.settings import NOISES
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed
-from levers.core.certificates.limits import necessary_runs, worst_case_bound
+from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.space import Level, Space
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import check_count, check_scale
 from levers.errors import InvalidSettingError
 
-_LARGEST = 1e100  # of a number that squares and ratios can be taken of
 _NOISE_SD = 1.0  # what plans are made with when nothing is said about the noise
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
@@ -42,9 +42,10 @@ class Plan:
     `one_shot_runs`: a single ideal design that certifies everything. `worst_case_runs`: the most that the adaptive
     solver can take. `runs_if_nothing_matters`, `runs_if_few_matter`: about what easy cases take. `modl_runs`: the
     paper's method when nothing can be eliminated. `one_at_a_time_runs`: the same precision, one factor moved at a time.
-    `lower_bound`: what any method needs on its worst effects. `necessary_runs`: what the balanced rule needs at least
-    (None where there are too many factors to compute it). Where the noise is not known (`noise_known`), `noise_sd` is
-    what it is expected to turn out as.
+    `lower_bound`: mean runs that any method needs on its worst effects. `null_bound`: the same where no factor matters.
+    `necessary_runs`: what the balanced rule needs at least (None where there are too many factors to compute it). Where
+    the noise is not known (`noise_known`), `noise_sd` is what it is expected to turn out as, and the limits are those
+    of methods that know it.
     """
 
     tolerance: float
@@ -59,6 +60,7 @@ class Plan:
     modl_runs: int
     one_at_a_time_runs: int
     lower_bound: int
+    null_bound: int
     necessary_runs: int | None
     over_lower_bound: float | None
     over_necessary: float | None
@@ -95,15 +97,12 @@ def plan(
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
     given = {"tolerance": tolerance, "noise_sd": noise_sd, "expected_noise": expected_noise, "min_effect": min_effect}
     for name, value in given.items():
-        if value is not None and not 1 / _LARGEST <= check_positive(name, value) <= _LARGEST:
-            raise InvalidSettingError(
-                f"{name} must be between {1 / _LARGEST:g} and {_LARGEST:g}, not {value:g}; choose another unit",
-                field=name,
-            )
+        if value is not None:
+            check_scale(name, value)
     if expected_noise is not None and noise_sd not in (None, _NOISE_SD):
         raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
     if noise_sd is None or expected_noise is not None:
-        expected = tolerance if expected_noise is None else check_positive("expected_noise", expected_noise)
+        expected = tolerance if expected_noise is None else expected_noise
         if expected is None:
             raise InvalidSettingError(
                 "with a budget, the plan needs the noise, or what to expect of it; without it the study still works",
@@ -120,17 +119,17 @@ def plan(
             budget=budget,
             certificate=certificate,
         )
-        return replace(planned, failure_prob=failure_prob, noise_sd=expected, noise_known=False)
+        levels = certified_levels(n_levels, max_parents)
+        limits = _limits(levels, planned.tolerance, failure_prob, expected, min_effect, planned.one_shot_runs)
+        return replace(planned, failure_prob=failure_prob, noise_sd=expected, noise_known=False, **limits)
     if max_parents is not None:
         check_count("max_parents", max_parents, 1, whole.n_factors)
-    if min_effect is not None:
-        check_positive("min_effect", min_effect)
     levels = certified_levels(n_levels, max_parents)
     scale = scale_needed(levels, failure_prob, certificate)
     if tolerance is None:
         assert budget is not None  # one of the two is given
         check_count("budget", budget, first_block(n_levels, estimate_noise=False))
-        tolerance = scale * check_positive("noise_sd", noise_sd) / math.sqrt(budget / _inflation(n_levels, budget))
+        tolerance = scale * noise_sd / math.sqrt(budget / _inflation(n_levels, budget))
     problem = Problem(whole, tolerance, failure_prob, noise_sd)
     unit = (noise_sd / tolerance) * (noise_sd / tolerance)
     if not scale**2 * unit < _MOST_RUNS:
@@ -155,9 +154,6 @@ def plan(
     first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
     # each level as often as in the balanced design, with the other factors fixed, sharing one baseline
     one_at_a_time = sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
-    limit = worst_case_bound(levels, tolerance, failure_prob, noise_sd)
-    countable = len(levels) <= _MOST_LEVELS_FOR_LIMIT
-    necessary = necessary_runs(levels, tolerance, failure_prob, noise_sd) if countable else None
     quick = first + _with_design(n_levels, selection)
     found = min(_FEW, len(levels))
     fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
@@ -180,12 +176,31 @@ def plan(
         runs_if_few_matter=min(few, quick),
         modl_runs=Modl(problem, max_parents=max_parents).most_runs,
         one_at_a_time_runs=one_at_a_time,
-        lower_bound=math.ceil(limit),
-        necessary_runs=necessary,
-        over_lower_bound=one_shot / limit if limit > 0 else None,
-        over_necessary=one_shot / necessary if necessary else None,
         trade_off=tuple(TradeOff(tolerance * f, math.ceil(scale**2 * unit / f**2)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)),
+        **_limits(levels, tolerance, failure_prob, noise_sd, min_effect, one_shot),
     )
+
+
+def _limits(
+    levels: tuple[int, ...],
+    tolerance: float,
+    failure_prob: float,
+    noise_sd: float,
+    min_effect: float | None,
+    one_shot: int,
+) -> dict[str, Any]:
+    """The fields of a plan about what is known to be necessary, for methods that are told the noise."""
+    known = (levels, tolerance, failure_prob, noise_sd)
+    no_effects = null_bound(*known, min_effect or 0.0)
+    worst_case = max(worst_case_bound(*known, min_effect or 0.0), no_effects)
+    necessary = necessary_runs(*known) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
+    return {
+        "lower_bound": math.floor(worst_case),  # rounded down, because these two bound means
+        "null_bound": math.floor(no_effects),
+        "necessary_runs": necessary,
+        "over_lower_bound": one_shot / worst_case if worst_case > 0 else None,
+        "over_necessary": one_shot / necessary if necessary else None,
+    }
 
 
 def _cost_of_unknown_noise(problem: Problem, max_parents: int | None, budget: int | None) -> tuple[float, float]:

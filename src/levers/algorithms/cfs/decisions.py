@@ -18,7 +18,7 @@ from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
 
 EQUAL_GAPS = Remark(
-    "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
+    "equal gaps", "for factors of four levels or more, equal gaps are taken as the worst case (checked numerically)"
 )
 """What a selection by the slippage certificate rests on besides what is proven."""
 Losses = tuple[tuple[float | None, ...], ...]

@@ -16,7 +16,7 @@ from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.designs.design import Design
 from levers.core.model.choices import Parts
 from levers.core.space import Codes
-from levers.core.validation import check_choice, check_positive
+from levers.core.validation import check_choice, check_scale
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Cfs(Algorithm):
         if self.aim is not None:
             check_choice("aim", self.aim, AIMS)
         if self.min_effect is not None:
-            check_positive("min_effect", self.min_effect)
+            check_scale("min_effect", self.min_effect)
         _ = self.pooled if self.pools else self.two_stage  # which checks the rest
 
     @classmethod

@@ -40,7 +40,7 @@ from levers.core.model.fit import Fit
 from levers.core.model.level_index import all_levels
 from levers.core.model.moments import LevelSums, Moments
 from levers.core.space import Codes
-from levers.core.validation import check_choice, check_count, check_positive
+from levers.core.validation import check_choice, check_count, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 
@@ -76,7 +76,7 @@ class TwoStage(Algorithm):
         check_choice("noise", self.noise, NOISES)
         self.check_max_parents(self.max_parents)
         if self.min_effect is not None:
-            check_positive("min_effect", self.min_effect)
+            check_scale("min_effect", self.min_effect)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
         if (self.budget is None) == (self.problem.tolerance is None):

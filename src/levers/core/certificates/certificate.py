@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.certificates.sums import Stakes, dp_bound, dp_work, proven_gain, stakes_bound
-from levers.core.certificates.tails import slippage_tail, tail_grid
+from levers.core.certificates.tails import log_growth_beyond, log_total_growth_beyond, slippage_tail, tail_grid
 from levers.core.validation import check_choice, check_count, check_probability
 from levers.errors import InvalidSettingError
 
@@ -66,20 +66,25 @@ def _chernoff(levels: tuple[int, ...], failure_prob: float, proven: bool, reach:
 
 @lru_cache(maxsize=512)
 def _chernoff_exponents(m: int, proven: bool) -> NDArray[np.float64]:
-    """log(1 + sup (exp(y sqrt(m) t) - 1) h(t)) on the grid of exponents, for one factor with m levels."""
+    """log(1 + sup (exp(y sqrt(m) t) - 1) h(t)) on the grid of exponents, for one factor with m levels.
+
+    What is beyond the table of h is bounded on its own: a supremum by the larger of two, the proven sum by a sum.
+    """
     ends, lower_tail = tail_grid(m - 1)
     values = np.full(len(_EXPONENTS), np.inf)  # also where exp would overflow: no bound from that exponent
     usable = [(i, y) for i, y in enumerate(_EXPONENTS) if y * math.sqrt(m) * ends[-1] < _MOST_EXPONENT]
     if not proven or m == 2:
         for i, y in usable:
-            values[i] = np.log1p((np.expm1(y * math.sqrt(m) * ends) * lower_tail).max())
+            inside = np.log1p((np.expm1(y * math.sqrt(m) * ends) * lower_tail).max())
+            values[i] = max(inside, np.logaddexp(0.0, log_growth_beyond(m - 1, y * math.sqrt(m))))
         return values
     coarse = slice(9, None, 10)  # every tenth upper end, with the tail at the previous one
     top = ends[coarse]
     starts = np.concatenate([[0.0], top[:-1]])
     tails = [slippage_tail(q, starts) for q in range(m - 1, 0, -1)]
     for i, y in usable:
-        values[i] = np.log1p(proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
+        inside = np.log1p(proven_gain(np.expm1(y * math.sqrt(m) * top)[None, :], tails)[0])
+        values[i] = np.logaddexp(inside, log_total_growth_beyond(m - 1, y * math.sqrt(m)))
     return values
 
 

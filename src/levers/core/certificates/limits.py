@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 from levers.core.certificates.tails import slippage_tail
 
@@ -55,12 +56,39 @@ def _selection_time(distances: NDArray[np.float64], noise_sd: float) -> float:
     return 2 * noise_sd**2 * float(best.fun)
 
 
-def worst_case_bound(n_levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float) -> float:
-    """LB-C: runs that any method needs on its worst effects (docs/theory, section 7).
+def null_bound(
+    n_levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float, min_effect: float = 0.0
+) -> float:
+    """E[runs] of any method on effects of which these factors, given by their numbers of levels, have none.
 
-    For r factors with M levels (here: the r largest, M the least of them) and m <= r hits of gap eps/m, with
-    p = ((m-1) + (r-m+1) delta)/r: the larger of (2 M sigma^2 / gap^2) kl(1/M, 1-p) if 1-p > 1/M
-    and (2 sigma^2 / gap^2) kl(p, 1-p) if p < 1/2.
+    For the r largest of them and c <= r, with g = eps/c, or `min_effect` if that is larger and known to the method:
+    E[runs] >= 2 sigma^2 kl(q, 1 - delta) / (g^2 sum_k (m_k - 1) / m_k^2), where q = P(r - c + 1 hits or more), factor k
+    being hit with probability 1/m_k, must be less than 1 - delta. The largest of these is returned, 0 if there is none
+    (docs/theory, section 7).
+
+    >>> round(null_bound([4] * 10, 0.5, 0.1, 1.0)), null_bound([], 0.5, 0.1, 1.0)
+    (285, 0.0)
+    """
+    hits, information, best = np.ones(1), 0.0, 0.0
+    for r, m in enumerate(sorted(n_levels, reverse=True), 1):
+        hits = np.convolve(hits, [1 - 1 / m, 1 / m])  # P(0), ..., P(r) hits
+        information += (m - 1) / m**2
+        enough = np.minimum(np.cumsum(hits[:0:-1]), 1.0)  # P(r - c + 1 hits or more), for c = 1, ..., r
+        gap = np.maximum(tolerance / np.arange(1, r + 1), min_effect)
+        divergence = rel_entr(enough, 1 - failure_prob) + rel_entr(1 - enough, failure_prob)
+        bounds = np.where(enough < 1 - failure_prob, divergence * (noise_sd / gap) ** 2, 0.0)
+        best = max(best, 2 * float(bounds.max()) / information)
+    return best
+
+
+def worst_case_bound(
+    n_levels: Sequence[int], tolerance: float, failure_prob: float, noise_sd: float, min_effect: float = 0.0
+) -> float:
+    """LB-C: E[runs] of any method on its worst effects (docs/theory, section 7).
+
+    For r factors with M levels (here: the r largest, M the least of them) and m <= r hits of gap eps/m (`min_effect` if
+    that is larger and known), with p = ((m-1) + (r-m+1) delta)/r: the larger of (2 M sigma^2 / gap^2) kl(1/M, 1-p) if
+    1-p > 1/M and (2 sigma^2 / gap^2) kl(p, 1-p) if p < 1/2.
 
     >>> worst_case_bound([4] * 10, 0.5, 0.1, 1.0) > 50
     True
@@ -71,7 +99,7 @@ def worst_case_bound(n_levels: Sequence[int], tolerance: float, failure_prob: fl
         levels = ordered[r - 1]
         for m in range(1, r + 1):
             p = ((m - 1) + (r - m + 1) * failure_prob) / r
-            unit = 2 * noise_sd**2 / (tolerance / m) ** 2
+            unit = 2 * (noise_sd / max(tolerance / m, min_effect)) ** 2
             if 1 - p > 1 / levels:
                 best = max(best, unit * levels * binary_divergence(1 / levels, 1 - p))
             if p < 0.5:

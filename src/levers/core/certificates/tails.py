@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 STEP, LAST = 0.005, 9.0
 """The table of each tail has gaps from 0 to LAST standard errors, STEP apart."""
@@ -44,6 +44,32 @@ def slippage_tail(n_rivals: int, gaps: NDArray[np.float64]) -> NDArray[np.float6
 def tail_grid(n_rivals: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells of the table: upper ends of the gaps, and h at their lower ends (so that products are upper bounds)."""
     return _GAPS[1:], _tail_table(n_rivals)[:-1]
+
+
+def log_growth_beyond(n_rivals: int, rate: float) -> float:
+    """log of a bound of sup over t > LAST of exp(a t) h_q(t), at the rate a   (docs/theory, section 3).
+
+    h_q(t) <= q Phibar(t / sqrt 2). For a <= LAST / 2 the product with exp(a t) falls beyond LAST, and is bounded by
+    its value there; for other rates Phibar(x) <= phi(x) / x bounds it by q exp(a^2) / (LAST sqrt pi).
+
+    >>> round(log_growth_beyond(1, LAST / 2) - log_growth_beyond(1, LAST / 2 + 1e-9), 2)
+    -0.02
+    """
+    if rate <= LAST / 2:
+        return math.log(n_rivals) + rate * LAST + float(log_ndtr(-LAST / math.sqrt(2)))
+    return math.log(n_rivals) + rate * rate - math.log(LAST * math.sqrt(math.pi))
+
+
+def log_total_growth_beyond(n_rivals: int, rate: float) -> float:
+    """log of a bound of the integral of h_q over t > LAST against the growth of exp(a t)   (docs/theory, section 3).
+
+    The integral of exp(a t)' q Phibar(t / sqrt 2) from LAST on is, by parts, less than q exp(a^2) Phibar((LAST - 2 a) /
+    sqrt 2).
+
+    >>> log_total_growth_beyond(1, 1.0) < -13
+    True
+    """
+    return math.log(n_rivals) + rate * rate + float(log_ndtr((2 * rate - LAST) / math.sqrt(2)))
 
 
 @lru_cache(maxsize=256)
