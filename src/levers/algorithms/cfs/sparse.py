@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,8 +59,10 @@ NOISE_SHARE = 0.1  # that the noise is larger than its bound, where it is estima
 FIRST_TESTS = 2 / 3  # of the share for finding: the first test after each block; the rest is for those after a find
 CLOSED_DROPS = 1 / 2  # of the share for dropping: when all parents are found
 
+MOST_GROUPED = 6  # with more levels than this, only single levels are compared with the others
+
 # lengths of blocks
-FIRST_SHARE = 0.2  # the first block's share of the runs that would settle max_parents factors at once
+FIRST_SHARE = 0.17  # the first block's share of the runs that would settle max_parents factors at once
 SHORTEST_FIRST = 60  # and its least runs besides the parameters
 GROWTH = 0.25  # a later block has this share of the runs so far
 SHORTEST = 50  # and no fewer than these
@@ -134,8 +137,8 @@ class Sparse(Algorithm):
 
     @cached_property
     def n_comparisons(self) -> int:
-        """Sides of all comparisons of a level with the rest of its factor; two levels make the same comparison."""
-        return sum(2 if m == 2 else 2 * m for m in self.n_levels)
+        """Two sides for each comparison of some levels of a factor with the others."""
+        return sum(2 * len(level_groups(m)) for m in self.n_levels)
 
     def find_error(self, look: int, found_now: int) -> float:
         """The error of one side of one comparison, in a test after block `look` that follows so many finds after it.
@@ -287,23 +290,23 @@ class Sparse(Algorithm):
             found_now += 1
 
     def _beyond_chance(self, fit: ParentFit, sums: Numbers, error: float) -> Numbers:
-        """For each factor, how many times what shuffling its column explains its levels are from the rest.
+        """For each factor, how many times what shuffling its column explains some of its levels are from the others.
 
-        At most 1 for all factors without effect, each side of each level except with probability `error`.
+        At most 1 for a factor without effect, each side of each comparison except with probability `error`.
         """
         beyond = np.zeros(len(self.n_levels))
         if fit.residual_square > 2 * float(fit.residuals @ fit.residuals):
             return beyond  # nothing but rounding is left
         sizes = np.array(self.n_levels)
-        kinds: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        kinds: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}  # by how often they are used in each block
         for m in sorted(set(self.n_levels)):
             of_blocks = np.array([level_counts(block.n_runs, m) for block in fit.blocks])
-            for level in range(1 if m == 2 else m):
-                kinds.setdefault(tuple(of_blocks[:, level].tolist()), []).append((m, level))
+            for group in level_groups(m):
+                kinds.setdefault(tuple(of_blocks[:, group].sum(axis=1).tolist()), []).append((m, group))
         low, high = subset_sum_limits(fit.split_residuals, list(kinds), error)
-        for levels, least, most in zip(kinds.values(), low, high, strict=True):
-            for m, level in levels:
-                own = sums[sizes == m, level]
+        for alike, least, most in zip(kinds.values(), low, high, strict=True):
+            for m, group in alike:
+                own = sums[sizes == m][:, group].sum(axis=1)
                 beyond[sizes == m] = np.maximum(beyond[sizes == m], np.maximum(own / most, own / least))
         return beyond
 
@@ -443,6 +446,20 @@ class Sparse(Algorithm):
     def progress(self, state: SparseState) -> Progress:
         """Leaders, eliminations and the noise."""
         return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
+
+
+@lru_cache(maxsize=64)
+def level_groups(n_levels: int) -> tuple[tuple[int, ...], ...]:
+    """The levels whose residuals are compared with those of all other levels: all groups, if there are few of them.
+
+    >>> level_groups(2), level_groups(4)
+    (((0,),), ((0,), (1,), (2,), (3,), (0, 1), (0, 2), (0, 3)))
+    """
+    if n_levels > MOST_GROUPED:
+        return tuple((level,) for level in range(n_levels))
+    sizes = range(1, n_levels // 2 + 1)
+    groups = [group for size in sizes for group in combinations(range(n_levels), size)]
+    return tuple(group for group in groups if 2 * len(group) < n_levels or 0 in group)  # the others are complements
 
 
 def unexplained_variance(residual_square: float, dof: int, own: float) -> float:
