@@ -97,7 +97,8 @@ def main() -> None:
         print(
             f"{scenario.name:36} {len(runs):7} {np.mean(runs):9.0f} {scenario.target or '':>6} {max(runs):6} "
             f"{sum(r.failed for r in results):8} {sum(r.n_false > 0 for r in results):8} "
-            f"{np.mean([r.n_found for r in results]):5.1f} {np.mean(seconds):7.2f} {max(seconds):7.2f} {megabytes:5.0f}",
+            f"{np.mean([r.n_found for r in results]):5.1f} {np.mean(seconds):7.2f} {max(seconds):7.2f} "
+            f"{megabytes:5.0f}",
             flush=True,
         )
 

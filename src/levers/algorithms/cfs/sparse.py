@@ -7,10 +7,8 @@ many unknown factors as there may be. The argument is in docs/theory/sparse.md.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
-from itertools import combinations
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +18,8 @@ from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import EQUAL_GAPS, Intervals, Losses
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
+from levers.algorithms.cfs.sparse_certificate import Configuration, certified_tolerance, runs_to_go
+from levers.algorithms.cfs.sparse_finding import beyond_chance, level_groups, unexplained_variance
 from levers.algorithms.cfs.sparse_state import (
     ParentFit,
     SparseBlock,
@@ -31,21 +31,18 @@ from levers.algorithms.cfs.sparse_state import (
     level_counts,
 )
 from levers.core.certificates.certificate import LEAST_FAILURE_PROB, certified_levels, scale_needed
-from levers.core.certificates.sums import _Stage
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import anytime_noise_bound, anytime_radius, noise_upper_bound
-from levers.core.model.level_index import ActiveLevels, Numbers
-from levers.core.model.permutation import subset_sum_limits
+from levers.core.model.level_index import Numbers
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
-Configuration = tuple[tuple[int, float], ...]
-"""For each factor that may lose something: its levels in play, and the standard error of their means."""
 POOLED = Remark(
     "pooled selection",
     "levels are dropped and chosen by all runs together, in random columns whose errors are taken as independent "
     "(checked numerically)",
 )
+EARLY = Remark("ended early", "this holds if the study ends here for a reason that has nothing to do with its outcomes")
 UNKNOWN = Remark(
     "unknown factors",
     "the effects of factors not found yet are taken as part of a Gaussian noise (checked numerically)",
@@ -59,18 +56,15 @@ NOISE_SHARE = 0.1  # that the noise is larger than its bound, where it is estima
 FIRST_TESTS = 2 / 3  # of the share for finding: the first test after each block; the rest is for those after a find
 CLOSED_DROPS = 1 / 2  # of the share for dropping: when all parents are found
 
-MOST_GROUPED = 6  # with more levels than this, only single levels are compared with the others
-
 # lengths of blocks
 FIRST_SHARE = 0.17  # the first block's share of the runs that would settle max_parents factors at once
 SHORTEST_FIRST = 60  # and its least runs besides the parameters
 GROWTH = 0.25  # a later block has this share of the runs so far
 SHORTEST = 50  # and no fewer than these
 NEARLY_ALL = 0.65  # if a block of that size has this share of what is to go, it has all of it
-SPARE_RUNS = 1.03  # what is to go, and a little for columns that are not quite orthogonal
+SPARE_RUNS = 1.03  # then it has what is to go, and a little for columns that are not quite orthogonal
 EVEN_LENGTH = 60  # blocks are a multiple of all numbers of levels, where that is no more than this
 BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
-LARGEST_SCALE = 150.0  # standard errors are rounded up to a tolerance over this: finer ones would change nothing
 
 
 @dataclass(frozen=True)
@@ -151,14 +145,12 @@ class Sparse(Algorithm):
     def drop_error(self, n_found: int) -> float:
         """The error of one comparison of a parent's level with its best one, when so many parents are found.
 
-        Which parents are found depends on the outcomes, so each set of `n_found` parents gets its part.
+        Which parents are found depends on the outcomes, so each set of `n_found` parents gets its part. It may be too
+        small for a number: then it is zero, and nothing is dropped.
         """
+        share = CLOSED_DROPS if n_found == self.max_parents else (1 - CLOSED_DROPS) / self.max_parents
         n_comparisons = sum(m - 1 for m in self.parent_levels)
-        if n_found == self.max_parents:
-            share = CLOSED_DROPS
-        else:
-            share = (1 - CLOSED_DROPS) / (self.max_parents * math.comb(self.max_parents, n_found))
-        return DROPPING_SHARE * self.failure_prob * share / n_comparisons
+        return DROPPING_SHARE * self.failure_prob * share / n_comparisons / n_subsets(self.max_parents, n_found)
 
     def runs_at_once(self, noise_sd: float) -> float:
         """Runs of an ideal design that would settle max_parents factors, if they were known."""
@@ -169,8 +161,12 @@ class Sparse(Algorithm):
     def first_block(self) -> int:
         """Runs of the first block, fixed before any outcome."""
         noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * self.tolerance
-        least = sum(m - 1 for m in self.parent_levels) + SHORTEST_FIRST
-        return self.even(max(FIRST_SHARE * self.runs_at_once(noise_sd), least))
+        return self.even(max(FIRST_SHARE * self.runs_at_once(noise_sd), self.least_first))
+
+    @cached_property
+    def least_first(self) -> int:
+        """The least runs of the first block: enough to fit all parents and to tell the noise."""
+        return sum(m - 1 for m in self.parent_levels) + SHORTEST_FIRST
 
     @cached_property
     def rho(self) -> float:
@@ -181,8 +177,8 @@ class Sparse(Algorithm):
         """A length of a block that all numbers of levels divide, where there is a short one; and not too long."""
         together = math.lcm(*set(self.n_levels))
         unit = together if together <= EVEN_LENGTH else 1
-        longest = max(BLOCK_CELLS // self.space.n_factors, EVEN_LENGTH)
-        return min(math.ceil(n_runs / unit), longest // unit) * unit
+        longest = max(BLOCK_CELLS // self.space.n_factors, self.least_first)
+        return min(math.ceil(n_runs / unit), math.ceil(longest / unit)) * unit
 
     # Asking and telling
 
@@ -272,43 +268,23 @@ class Sparse(Algorithm):
         return ParentFit(self.n_levels, state.blocks, state.outcomes, state.found)
 
     def _find(self, state: SparseState) -> tuple[SparseState, ParentFit, Numbers]:
-        """Add the factor that stands out most, as long as one does; and the sums of residuals that are left."""
+        """Add the factors that stand out, as long as any does; and the sums of residuals that are left."""
         found_now = 0
         while True:
             fit = self.fit(state)
             sums = fit.level_sums()
             room = state.n_runs / 2 - fit.n_parameters  # a fit with nearly as many parameters as runs says nothing
-            if len(state.found) >= self.max_parents or room < max(self.n_levels):
+            most = min(self.max_parents - len(state.found), int(room / max(self.n_levels)))
+            if most <= 0:
                 return state, fit, sums
-            beyond = self._beyond_chance(fit, sums, self.find_error(len(state.blocks), found_now))
+            beyond = beyond_chance(fit, sums, self.find_error(len(state.blocks), found_now))
             beyond[list(state.found)] = 0.0
-            k = int(beyond.argmax())
-            if not beyond[k] > 1:
+            new = [k for k in np.argsort(-beyond, kind="stable")[:most].tolist() if beyond[k] > 1]
+            if not new:
                 return state, fit, sums
-            levels = tuple(range(self.n_levels[k]))
-            state = replace(state, found=(*state.found, k), active=(*state.active, levels))
-            found_now += 1
-
-    def _beyond_chance(self, fit: ParentFit, sums: Numbers, error: float) -> Numbers:
-        """For each factor, how many times what shuffling its column explains some of its levels are from the others.
-
-        At most 1 for a factor without effect, each side of each comparison except with probability `error`.
-        """
-        beyond = np.zeros(len(self.n_levels))
-        if fit.residual_square > 2 * float(fit.residuals @ fit.residuals):
-            return beyond  # nothing but rounding is left
-        sizes = np.array(self.n_levels)
-        kinds: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}  # by how often they are used in each block
-        for m in sorted(set(self.n_levels)):
-            of_blocks = np.array([level_counts(block.n_runs, m) for block in fit.blocks])
-            for group in level_groups(m):
-                kinds.setdefault(tuple(of_blocks[:, group].sum(axis=1).tolist()), []).append((m, group))
-        low, high = subset_sum_limits(fit.split_residuals, list(kinds), error)
-        for alike, least, most in zip(kinds.values(), low, high, strict=True):
-            for m, group in alike:
-                own = sums[sizes == m][:, group].sum(axis=1)
-                beyond[sizes == m] = np.maximum(beyond[sizes == m], np.maximum(own / most, own / least))
-        return beyond
+            levels = tuple(tuple(range(self.n_levels[k])) for k in new)
+            state = replace(state, found=(*state.found, *new), active=(*state.active, *levels))
+            found_now += len(new)
 
     def _bound_noise(self, state: SparseState, fit: ParentFit) -> SparseState:
         """The bound on the noise, where it is not known, and on what the parents found leave unexplained."""
@@ -391,7 +367,11 @@ class Sparse(Algorithm):
             design = DESIGN if block.rows is None else "as stored"
             records.append(BlockRecord(stage, block.n_runs, block.seed, design, inflation, text))
         known = self.problem.noise_sd is not None
-        all_found = len(state.found) == self.max_parents
+        provisos = [EQUAL_GAPS, POOLED]
+        if len(state.found) < self.max_parents:
+            provisos.append(UNKNOWN)
+        if not state.finished:
+            provisos.append(EARLY)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
@@ -400,7 +380,7 @@ class Sparse(Algorithm):
             failure_prob=self.failure_prob,
             guarantee=f"checked numerically for additive effects, Gaussian noise of {'known' if known else 'estimated'}"
             f" size, at most {self.max_parents} factors that matter",
-            provisos=(EQUAL_GAPS, POOLED) if all_found else (EQUAL_GAPS, POOLED, UNKNOWN),
+            provisos=tuple(provisos),
             parents=tuple(self.space.names[k] for k in sorted(state.found)),
             effects=effects,
             eliminations=state.eliminations,
@@ -420,7 +400,7 @@ class Sparse(Algorithm):
         effects: list[tuple[float | None, ...]] = [(None,) * m for m in self.n_levels]
         intervals: list[tuple[tuple[float, float] | None, ...]] = [(None,) * m for m in self.n_levels]
         fit = self.fit(state)
-        n_pairs = sum(m * (m - 1) for m in self.parent_levels) * math.comb(self.max_parents, len(state.found))
+        n_pairs = sum(m * (m - 1) for m in self.parent_levels) * n_subsets(self.max_parents, len(state.found))
         error = (self.selection_prob + DROPPING_SHARE * self.failure_prob) / (n_pairs * (self.max_parents + 1))
         for k in state.found:
             lead, values, variances = state.leaders[k], fit.effects(k), fit.variances(k)
@@ -429,7 +409,8 @@ class Sparse(Algorithm):
             radius[lead] = 0.0
             lost = [float(values[lead] - value) for value in values]
             effects[k] = tuple(lost)
-            intervals[k] = tuple((x - float(r), x + float(r)) for x, r in zip(lost, radius, strict=True))
+            halves = zip(lost, radius.tolist(), strict=True)
+            intervals[k] = tuple((x - r, x + r) if math.isfinite(r) else None for x, r in halves)
         return tuple(effects), tuple(intervals)
 
     def outlook(self, state: SparseState, n_asked: int) -> Outlook:
@@ -448,99 +429,13 @@ class Sparse(Algorithm):
         return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
 
 
-@lru_cache(maxsize=64)
-def level_groups(n_levels: int) -> tuple[tuple[int, ...], ...]:
-    """The levels whose residuals are compared with those of all other levels: all groups, if there are few of them.
+def n_subsets(n: int, size: int) -> float:
+    """How many sets of this size there are among n; infinite when there are too many for a number.
 
-    >>> level_groups(2), level_groups(4)
-    (((0,),), ((0,), (1,), (2,), (3,), (0, 1), (0, 2), (0, 3)))
+    >>> n_subsets(10, 9), n_subsets(5000, 2500)
+    (10.0, inf)
     """
-    if n_levels > MOST_GROUPED:
-        return tuple((level,) for level in range(n_levels))
-    sizes = range(1, n_levels // 2 + 1)
-    groups = [group for size in sizes for group in combinations(range(n_levels), size)]
-    return tuple(group for group in groups if 2 * len(group) < n_levels or 0 in group)  # the others are complements
-
-
-def unexplained_variance(residual_square: float, dof: int, own: float) -> float:
-    """A bound on the variance of all that disturbs a factor not found: s^2 / (1 - own / dof), s^2 = RSS / dof.
-
-    The residuals e are the rest r plus the factor's own effect a, and given r, a's column is shuffled: <a, r> is at
-    least -sqrt(own / n) |a| |r| but for a probability of exp(-own / 2), about, and then |e|^2 >= (1 - own / n) |r|^2
-    whatever a is   (docs/theory/sparse.md, section 3).
-
-    >>> unexplained_variance(100.0, 100, 20.0)
-    1.25
-    """
-    return residual_square / max(dof - own, 1.0)
-
-
-def configuration_bound(configuration: Configuration, tolerance: float) -> float:
-    """P(all factors together lose more than the tolerance) is at most this   (docs/theory, section 3).
-
-    Each factor has a standard error of its own. Both are rounded up.
-
-    >>> round(configuration_bound(((2, 0.189),) * 10, 1.0), 3)
-    0.098
-    """
-    scales = []
-    for m, error in configuration:
-        ratio = max(error / tolerance, math.sqrt(m) / LARGEST_SCALE)
-        step = 10.0 ** (math.floor(math.log10(ratio)) - 3)
-        scales.append((m, math.sqrt(m) / (math.ceil(ratio / step - 1e-6) * step)))
-    return _scales_bound(tuple(sorted(scales)))
-
-
-@lru_cache(maxsize=4096)
-def _scales_bound(scales: tuple[tuple[int, float], ...]) -> float:
-    grid = max([120, *(int(5 * scale) for _, scale in scales)])
-    value, stages = np.zeros(grid + 1), dict[tuple[int, float], _Stage]()
-    for m, scale in scales:
-        if (m, scale) not in stages:
-            stages[m, scale] = _Stage(m, scale, grid)
-        value = stages[m, scale].before(value)
-    return min(1.0, float(value[0]))
-
-
-def runs_to_go(configuration: Configuration, spread: float, tolerance: float, failure_prob: float) -> float:
-    """The least further runs, nearly, after which the configuration has a bound of failure_prob, if nothing is dropped.
-
-    n runs add n / m to the number of runs at each of m levels:  1 / s^2 -> 1 / s^2 + n / (m spread^2).
-
-    >>> runs_to_go(((2, 0.01),), 1.0, 0.5, 0.1)
-    0.0
-    """
-
-    def excess(n_runs: float) -> float:
-        later = tuple((m, (s**-2 + n_runs / (m * spread**2)) ** -0.5) for m, s in configuration)
-        return math.log(max(configuration_bound(later, tolerance), 1e-300) / failure_prob)
-
-    if not configuration or excess(0.0) <= 0:
-        return 0.0
-    least = min(m * spread**2 / s**2 for m, s in configuration)
-    enough = max(least, 1.0)
-    low = 0.0
-    while excess(enough) > 0:
-        low, enough = enough, 2 * enough
-    while enough - low > 0.01 * (enough + least):
-        middle = (low + enough) / 2
-        low, enough = (middle, enough) if excess(middle) > 0 else (low, middle)
-    return enough
-
-
-def certified_tolerance(configuration: Configuration, wanted: float, failure_prob: float) -> float:
-    """The least tolerance, nearly, for which the configuration has a bound of failure_prob.
-
-    >>> 0.9 < certified_tolerance(((2, 0.189),) * 10, 0.5, 0.1) < 1.0
-    True
-    """
-    if not configuration:
-        return 0.0
-    high = wanted
-    while configuration_bound(configuration, high) > failure_prob:
-        high *= 1.5
-    low = 0.0 if high == wanted else high / 1.5
-    while high - low > 0.005 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if configuration_bound(configuration, middle) > failure_prob else (low, middle)
-    return high
+    try:
+        return float(math.comb(n, size))
+    except OverflowError:
+        return math.inf

@@ -177,7 +177,8 @@ class ParentFit:
         lengths = np.array([block.n_runs for block in self.blocks])
         shape = (-1,) + (1,) * (values.ndim - 1)
         means = np.add.reduceat(values, self._starts, axis=0) / lengths.reshape(shape)
-        return values - np.repeat(means, lengths, axis=0)
+        centred: Numbers = values - np.repeat(means, lengths, axis=0)
+        return centred
 
     @cached_property
     def _places(self) -> dict[int, slice]:
@@ -195,8 +196,12 @@ class ParentFit:
 
     @cached_property
     def _inverse(self) -> Numbers:
-        inverse: Numbers = np.linalg.pinv(self._columns.T @ self._columns, hermitian=True)
-        return inverse
+        gram = self._columns.T @ self._columns
+        try:
+            root = np.linalg.inv(np.linalg.cholesky(gram))
+        except np.linalg.LinAlgError:  # columns that move together: as far as they can be told apart
+            return np.asarray(np.linalg.pinv(gram, hermitian=True), dtype=np.float64)
+        return np.asarray(root.T @ root, dtype=np.float64)
 
     @cached_property
     def _target(self) -> Numbers:
@@ -214,7 +219,7 @@ class ParentFit:
     @property
     def n_parameters(self) -> int:
         """Constants of blocks and levels."""
-        return len(self.blocks) + self._columns.shape[1]
+        return len(self.blocks) + sum(self.n_levels[k] - 1 for k in self.found)
 
     @cached_property
     def residual_square(self) -> float:
