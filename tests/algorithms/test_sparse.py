@@ -288,7 +288,7 @@ def test_a_configuration_of_equals_is_the_bound_of_one_design() -> None:
 
 def test_runs_to_go_are_enough_and_the_tolerance_is_the_least() -> None:
     configuration = ((2, 0.3), (5, 0.5), (5, 0.2))
-    n = runs_to_go(configuration, 1.0, 0.5, 0.09)
+    n = runs_to_go(configuration, [1.0] * 3, 0.5, 0.09)
     for factor, enough in ((1.0, True), (0.97, False)):
         later = tuple((m, (s**-2 + factor * n / m) ** -0.5) for m, s in configuration)
         assert (configuration_bound(later, 0.5) <= 0.09) == enough

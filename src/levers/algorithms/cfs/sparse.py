@@ -255,9 +255,8 @@ class Sparse(Algorithm):
         state = replace(state, inflations=(*state.inflations, fit.inflation))
         state = self._bound_noise(state, fit)
         state = self._lead(self._drop(state, fit), fit, sums)
-        at_stake = self._at_stake(state, fit)
-        assert state.spread is not None  # bounded a moment ago
-        to_go = runs_to_go(at_stake, state.spread, self.tolerance, self.selection_prob)
+        at_stake, spreads = self._at_stake(state, fit)
+        to_go = runs_to_go(at_stake, spreads, self.tolerance, self.selection_prob)
         length = max(GROWTH * state.n_runs, SHORTEST)
         if length > NEARLY_ALL * to_go:
             length = SPARE_RUNS * to_go + 1
@@ -297,11 +296,10 @@ class Sparse(Algorithm):
             bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
             noise_sd = min(bound, noise_sd or math.inf)
         assert noise_sd is not None  # known, or just bounded
-        spread = noise_sd
-        if len(state.found) < self.max_parents:
-            own = 2 * math.log(self.max_parents / (DROPPING_SHARE * self.failure_prob))
-            spread = max(spread, math.sqrt(unexplained_variance(square, n - fit.n_parameters, own)))
-        return replace(state, noise_sd=noise_sd, spread=spread)
+        own = 2 * math.log(self.max_parents / (DROPPING_SHARE * self.failure_prob))
+        rest = math.sqrt(unexplained_variance(square, n - fit.n_parameters, own))
+        closed = len(state.found) == self.max_parents
+        return replace(state, noise_sd=noise_sd, spread=noise_sd if closed else max(noise_sd, rest), rest=rest)
 
     def _drop(self, state: SparseState, fit: ParentFit) -> SparseState:
         """Drop levels of parents found that are behind the leader by more than the radius that holds at all times."""
@@ -335,18 +333,25 @@ class Sparse(Algorithm):
             leaders[k] = max(levels, key=lambda level: effects[level])
         return replace(state, leaders=tuple(leaders.tolist()))
 
-    def _at_stake(self, state: SparseState, fit: ParentFit) -> Configuration:
-        """Parents found with levels in play, and the most expensive of as many other factors as may matter."""
+    def _at_stake(self, state: SparseState, fit: ParentFit) -> tuple[Configuration, tuple[float, ...]]:
+        """Parents found with levels in play, and the most expensive of as many other factors as may matter; and the
+        standard deviation of a single run for each of them.
+
+        What disturbs an unknown factor is what was left unexplained in these very runs, not what is expected to be.
+        """
         assert state.spread is not None  # see _decide
-        config = []
+        assert state.rest is not None
+        factors = []
         for k, levels in zip(state.found, state.active, strict=True):
             if len(levels) > 1:
                 widest = float(fit.variances(k)[np.ix_(levels, levels)].max())
-                config.append((len(levels), state.spread * math.sqrt(widest / 2)))
+                factors.append(((len(levels), state.spread * math.sqrt(widest / 2)), state.spread))
         others = sorted((m for k, m in enumerate(self.n_levels) if k not in set(state.found)), reverse=True)
         left = state.n_runs - fit.n_parameters
         unknown = others[: self.max_parents - len(state.found)]
-        return tuple(sorted(config + [(m, state.spread * math.sqrt(m / left)) for m in unknown]))
+        factors += [((m, state.rest * math.sqrt(m / left)), state.rest) for m in unknown]
+        factors.sort()
+        return tuple(pair for pair, _ in factors), tuple(spread for _, spread in factors)
 
     # What a state says
 

@@ -122,10 +122,10 @@ class SparseState:
     """Where a study stands.
 
     `found` are the parents found, in the order they were, and `active` their levels in play. `blocks` and `outcomes`
-    are those of complete blocks; `partial` and `seed` belong to the block under way, of `target` runs. `noise_sd` is
-    the noise as given, or the least bound on it so far; `spread` bounds the standard deviation of what the parents
-    found leave unexplained. `at_stake` has, for each factor that may lose something, how many levels it has in play and
-    the standard error of their means.
+    are those of complete blocks; `partial` and `under_way` belong to the block under way, of `target` runs. `noise_sd`
+    is the noise as given, or the least bound on it so far; `spread` bounds the standard deviation of what the parents
+    found leave unexplained, and `rest` that of what was left unexplained in these very runs. `at_stake` has, for each
+    factor that may lose something, how many levels it has in play and the standard error of their means.
     """
 
     target: int
@@ -140,6 +140,7 @@ class SparseState:
     inflations: tuple[float, ...] = ()
     noise_sd: float | None = None
     spread: float | None = None
+    rest: float | None = None
     at_stake: tuple[tuple[int, float], ...] = ()
     to_go: float | None = None
     eliminations: tuple[Elimination, ...] = ()
