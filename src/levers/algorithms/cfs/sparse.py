@@ -173,10 +173,13 @@ class Sparse(Algorithm):
         """What the radius of drops is tuned to: a share of the information of the first block on a pair of levels."""
         return settings.RHO_SHARE * self.first_block / (2 * max(self.n_levels))
 
-    def even(self, n_runs: float) -> int:
-        """A length of a block that all numbers of levels divide, where there is a short one; and not too long."""
+    def even(self, n_runs: float, closed: bool = False) -> int:
+        """A length of a block that all numbers of levels divide, where there is a short one; and not too long.
+
+        When all parents are found, what the fit measures is certified, and equal counts matter no more.
+        """
         together = math.lcm(*set(self.n_levels))
-        unit = together if together <= EVEN_LENGTH else 1
+        unit = together if together <= EVEN_LENGTH and not closed else 1
         longest = max(BLOCK_CELLS // self.space.n_factors, self.least_first)
         return min(math.ceil(n_runs / unit), math.ceil(longest / unit)) * unit
 
@@ -226,11 +229,12 @@ class Sparse(Algorithm):
             return self.tell(state, batch, y)
         except OutcomeMismatchError:
             block = replace(self.block(state, batch.focus or 0), n_runs=batch.n_runs)
-            columns = batch.codes[:, block.varied(self.n_levels)]
+            varied = block.varied(self.n_levels)
             self.check_due(batch.stage == (SELECTION if block.closed else SCREENING))
-            if not is_balanced(columns, block, self.n_levels):
+            still = np.delete(batch.codes == np.array(state.leaders), varied, axis=1).all()
+            if not still or not is_balanced(batch.codes[:, varied], block, self.n_levels):
                 raise OutcomeMismatchError("these rows are not of the block that is due: it is balanced") from None
-            return self._take(state, replace(block, rows=columns), y)
+            return self._take(state, replace(block, rows=batch.codes[:, varied]), y)
 
     def _take(self, state: SparseState, block: SparseBlock, y: Numbers) -> SparseState:
         partial = np.concatenate([state.partial, y])
@@ -260,7 +264,8 @@ class Sparse(Algorithm):
         length = max(GROWTH * state.n_runs, SHORTEST)
         if length > NEARLY_ALL * to_go:
             length = SPARE_RUNS * to_go + 1
-        return replace(state, at_stake=at_stake, to_go=to_go, target=self.even(length), finished=to_go == 0.0)
+        target = self.even(length, len(state.found) == self.max_parents)
+        return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=to_go == 0.0)
 
     def fit(self, state: SparseState) -> ParentFit:
         """Least squares on the parents found."""
@@ -347,9 +352,10 @@ class Sparse(Algorithm):
                 widest = float(fit.variances(k)[np.ix_(levels, levels)].max())
                 factors.append(((len(levels), state.spread * math.sqrt(widest / 2)), state.spread))
         others = sorted((m for k, m in enumerate(self.n_levels) if k not in set(state.found)), reverse=True)
-        left = state.n_runs - fit.n_parameters
-        unknown = others[: self.max_parents - len(state.found)]
-        factors += [((m, state.rest * math.sqrt(m / left)), state.rest) for m in unknown]
+        for m in others[: self.max_parents - len(state.found)]:
+            least = min(np.sum([level_counts(block.n_runs, m) for block in state.blocks], axis=0).tolist())
+            error = state.rest * math.sqrt(fit.inflation / least)
+            factors.append(((m, error), state.rest))
         factors.sort()
         return tuple(pair for pair, _ in factors), tuple(spread for _, spread in factors)
 
