@@ -135,6 +135,12 @@ def test_no_noise_at_all_is_never_taken_for_less_than_rounding() -> None:
         assert verdict.parents == ("X4", "X21", "X35")
 
 
+def test_noise_that_no_design_can_answer_ends_with_what_was_reached() -> None:
+    _, verdict = finish(solver(noise_sd=None, most_cells=30_000), answer_to(PARENTS, 30.0))
+    assert 500 <= verdict.n_runs <= 1100
+    assert verdict.tolerance > 5.0
+
+
 def test_two_strong_parents_do_not_hide_a_weak_one() -> None:
     strong: Effects = {0: (0.0, 40.0), 9: (0.0, 0.0, 30.0, 0.0, 0.0, 0.0), 13: (0.0, 0.0, 0.0, 1.5, 0.0)}
     _, verdict = finish(solver(), answer_to(strong))
@@ -191,6 +197,21 @@ def test_a_stored_block_is_the_design_whatever_its_seed_would_give() -> None:
     uneven[:, 0] = 0
     with pytest.raises(OutcomeMismatchError, match="balanced"):
         sparse.tell_block(sparse.start(), replace(stored, codes=uneven), y)
+
+
+def test_a_stored_block_of_settled_parents_moves_nothing_else() -> None:
+    sparse = Sparse(Problem(Space.sized(LEVELS), 0.2, 0.1, 1.0), 1)
+    answer, rng, state = answer_to({3: (2.0, 2.0, 2.0, 2.0, 0.0)}), np.random.default_rng(0), sparse.start()
+    while isinstance(step := sparse.ask(state, rng), Batch) and step.stage == SCREENING:
+        state = sparse.tell(state, *answer(step))
+    assert isinstance(step, Batch)
+    _, y = answer(step)
+    stored = replace(step, focus=12345)
+    assert sparse.tell_block(state, stored, y).leaders == sparse.tell(state, step, y).leaders
+    moved = np.array(step.codes)
+    moved[0, 0] = 1 - moved[0, 0]
+    with pytest.raises(OutcomeMismatchError):
+        sparse.tell_block(state, replace(stored, codes=moved), y)
 
 
 def test_an_early_end_is_certified_for_what_it_is() -> None:

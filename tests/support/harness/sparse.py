@@ -62,14 +62,11 @@ def random_effects(n_levels: Sequence[int], n_parents: int, rng: np.random.Gener
 
 def equal_gaps(n_levels: Sequence[int], n_parents: int, gap: float, rng: np.random.Generator) -> Effects:
     """Parents at random, one level of each a gap ahead of all others."""
-    parents = rng.choice(len(n_levels), n_parents, replace=False).tolist()
-    return {
-        k: tuple(gap * (level == best) for level in range(n_levels[k])) for k, best in _bests(parents, n_levels, rng)
-    }
-
-
-def _bests(parents: list[int], n_levels: Sequence[int], rng: np.random.Generator) -> list[tuple[int, int]]:
-    return [(k, int(rng.integers(n_levels[k]))) for k in parents]
+    effects: Effects = {}
+    for k in rng.choice(len(n_levels), n_parents, replace=False).tolist():
+        best = int(rng.integers(n_levels[k]))
+        effects[k] = tuple(gap * (level == best) for level in range(n_levels[k]))
+    return effects
 
 
 def just_over(n_wrong: int) -> float:

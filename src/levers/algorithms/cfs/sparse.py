@@ -180,7 +180,7 @@ class Sparse(Algorithm):
         """
         together = math.lcm(*set(self.n_levels))
         unit = together if together <= EVEN_LENGTH and not closed else 1
-        longest = max(BLOCK_CELLS // self.space.n_factors, self.least_first)
+        longest = max(min(BLOCK_CELLS, self.most_cells) // self.space.n_factors, self.least_first)
         return min(math.ceil(n_runs / unit), math.ceil(longest / unit)) * unit
 
     # Asking and telling
@@ -265,7 +265,9 @@ class Sparse(Algorithm):
         if length > NEARLY_ALL * to_go:
             length = SPARE_RUNS * to_go + 1
         target = self.even(length, len(state.found) == self.max_parents)
-        return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=to_go == 0.0)
+        # noise that turned out larger than any design can answer: the verdict then certifies what was reached
+        finished = to_go == 0.0 or state.n_runs * self.space.n_factors >= self.most_cells
+        return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=finished)
 
     def fit(self, state: SparseState) -> ParentFit:
         """Least squares on the parents found."""

@@ -118,7 +118,8 @@ def subset_sum_limits(
             exponents += [sign * slopes[kind] * e for e in centred]
             chosen += list(of_block)
             owner += [2 * kind + (sign < 0)] * len(centred)
-    totals = np.bincount(owner, log_subset_mgf(exponents, chosen), 2 * len(counts)) if owner else np.zeros(0)
+    logs = np.maximum(log_subset_mgf(exponents, chosen), 0.0)  # no less, by Jensen's inequality: rounding apart
+    totals = np.bincount(owner, logs, 2 * len(counts)) if owner else np.zeros(0)
     for kind in np.flatnonzero(slopes > 0).tolist():
         high[kind] = (math.log(1 / error) + totals[2 * kind]) / slopes[kind]
         low[kind] = -(math.log(1 / error) + totals[2 * kind + 1]) / slopes[kind]
