@@ -1,7 +1,7 @@
 """Few parents among very many factors: python benchmarks/sparse.py [studies] [part of a scenario's name]
 
 Runs, broken promises (at most 10 % are promised) and factors found by mistake, over 200 studies of each scenario by
-default: about 25 minutes on one core. Tolerance 0.5, failure probability 0.1, noise sd 1.
+default: about 12 minutes on one core. Tolerance 0.5, failure probability 0.1, noise sd 1.
 """
 
 import resource
