@@ -1,0 +1,454 @@
+"""Very many factors, few of which matter: parents are found one by one, in far fewer runs than there are levels.
+
+All factors not found yet vary in independent random balanced columns. A factor is found when the residuals of the fit
+on those found before differ more between its levels than shuffling its column could explain. When `max_parents` are
+found, the others are closed, and the parents are settled by all runs together. Until then the certificate counts as
+many unknown factors as there may be. The argument is in docs/theory/sparse.md.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Remark, Verdict, add_runs
+from levers.algorithms.cfs import settings
+from levers.algorithms.cfs.decisions import EQUAL_GAPS, Intervals, Losses
+from levers.algorithms.cfs.settings import SCREENING, SELECTION
+from levers.algorithms.cfs.sparse_certificate import Configuration, certified_tolerance, runs_to_go
+from levers.algorithms.cfs.sparse_finding import beyond_chance, level_groups, unexplained_variance
+from levers.algorithms.cfs.sparse_state import (
+    ParentFit,
+    SparseBlock,
+    SparseState,
+    block_codes,
+    block_rows,
+    digest,
+    is_balanced,
+    level_counts,
+)
+from levers.core.certificates.certificate import LEAST_FAILURE_PROB, certified_levels, scale_needed
+from levers.core.model.elimination import Elimination
+from levers.core.model.evidence import anytime_noise_bound, anytime_radius, noise_upper_bound
+from levers.core.model.level_index import Numbers
+from levers.core.validation import check_count
+from levers.errors import InvalidSettingError, OutcomeMismatchError
+
+POOLED = Remark(
+    "pooled selection",
+    "levels are dropped and chosen by all runs together, in random columns whose errors are taken as independent "
+    "(checked numerically)",
+)
+EARLY = Remark("ended early", "this holds if the study ends here for a reason that has nothing to do with its outcomes")
+UNKNOWN = Remark(
+    "unknown factors",
+    "the effects of factors not found yet are taken as part of a Gaussian noise (checked numerically)",
+)
+DESIGN = "random columns"
+
+# shares of the failure probability
+FINDING_SHARE = 0.05  # that a factor without effect is called a parent
+DROPPING_SHARE = 0.05  # that the best level of a parent is dropped
+NOISE_SHARE = 0.1  # that the noise is larger than its bound, where it is estimated
+FIRST_TESTS = 2 / 3  # of the share for finding: the first test after each block; the rest is for those after a find
+CLOSED_DROPS = 1 / 2  # of the share for dropping: when all parents are found
+
+# lengths of blocks
+FIRST_SHARE = 0.17  # the first block's share of the runs that would settle max_parents factors at once
+SHORTEST_FIRST = 60  # and its least runs besides the parameters
+GROWTH = 0.25  # a later block has this share of the runs so far
+SHORTEST = 50  # and no fewer than these
+NEARLY_ALL = 0.65  # if a block of that size has this share of what is to go, it has all of it
+SPARE_RUNS = 1.03  # then it has what is to go, and a little for columns that are not quite orthogonal
+EVEN_LENGTH = 60  # blocks are a multiple of all numbers of levels, where that is no more than this
+BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
+
+
+@dataclass(frozen=True)
+class Sparse(Algorithm):
+    """At most `max_parents` of very many factors matter: find them in random columns, and settle them.
+
+    `batch_size` is the most runs asked for at a time. Runs that were not asked for are left out (`absorbs_runs`): the
+    proof that no factor is found by mistake needs columns that were shuffled independently of everything else.
+
+    >>> from levers import Problem, Space
+    >>> sparse = Sparse(Problem(Space.sized([3] * 100), 0.5, 0.1, 1.0), max_parents=2, batch_size=8)
+    >>> sparse.ask(sparse.start(), np.random.default_rng(0)).codes.shape
+    (8, 100)
+    """
+
+    name: ClassVar[str] = "cfs"
+    certifies_early: ClassVar[bool] = True
+    compares_within_blocks: ClassVar[bool] = True
+
+    max_parents: int
+    batch_size: int | None = None
+    most_cells: int = settings.MOST_CELLS
+
+    def __post_init__(self) -> None:
+        self.check_max_parents(self.max_parents)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        check_count("most_cells", self.most_cells)
+        _ = self.tolerance
+        if self.failure_prob < 10 * LEAST_FAILURE_PROB:
+            raise InvalidSettingError(
+                f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
+            )
+        most_runs = self.runs_at_once(self.problem.noise_sd or 0.0)
+        if most_runs * self.space.n_factors > self.most_cells:
+            raise InvalidSettingError(
+                f"this may take {most_runs:.2g} runs, more than a design can hold; raise the tolerance",
+                field="tolerance",
+            )
+
+    @classmethod
+    def study_options(cls, n_factors: int) -> dict[str, Any]:
+        """Whole blocks, of a size that can be stored."""
+        most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
+        return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
+
+    # What follows from the settings: shares of the error, lengths
+
+    @cached_property
+    def n_levels(self) -> tuple[int, ...]:
+        """How many levels each factor has."""
+        return self.problem.space.n_levels
+
+    @cached_property
+    def parent_levels(self) -> tuple[int, ...]:
+        """The level counts of as many factors as may matter, the largest."""
+        return certified_levels(self.n_levels, self.max_parents)
+
+    @cached_property
+    def selection_prob(self) -> float:
+        """The share of the failure probability that is left for choosing wrong levels."""
+        noise = NOISE_SHARE if self.problem.noise_sd is None else 0.0
+        return self.failure_prob * (1 - FINDING_SHARE - DROPPING_SHARE - noise)
+
+    @cached_property
+    def n_comparisons(self) -> int:
+        """Two sides for each comparison of some levels of a factor with the others."""
+        return sum(2 * len(level_groups(m)) for m in self.n_levels)
+
+    def find_error(self, look: int, found_now: int) -> float:
+        """The error of one side of one comparison, in a test after block `look` that follows so many finds after it.
+
+        After each find there is one more test, max_parents at most; the first tests share sum 1 / (j (j + 1)) = 1.
+        """
+        share = FIRST_TESTS / (look * (look + 1)) if not found_now else (1 - FIRST_TESTS) / self.max_parents
+        return FINDING_SHARE * self.failure_prob * share / self.n_comparisons
+
+    def drop_error(self, n_found: int) -> float:
+        """The error of one comparison of a parent's level with its best one, when so many parents are found.
+
+        Which parents are found depends on the outcomes, so each set of `n_found` parents gets its part. It may be too
+        small for a number: then it is zero, and nothing is dropped.
+        """
+        share = CLOSED_DROPS if n_found == self.max_parents else (1 - CLOSED_DROPS) / self.max_parents
+        n_comparisons = sum(m - 1 for m in self.parent_levels)
+        return DROPPING_SHARE * self.failure_prob * share / n_comparisons / n_subsets(self.max_parents, n_found)
+
+    def runs_at_once(self, noise_sd: float) -> float:
+        """Runs of an ideal design that would settle max_parents factors, if they were known."""
+        ratio = scale_needed(self.parent_levels, self.selection_prob) * noise_sd / self.tolerance
+        return ratio * ratio
+
+    @cached_property
+    def first_block(self) -> int:
+        """Runs of the first block, fixed before any outcome."""
+        noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * self.tolerance
+        return self.even(max(FIRST_SHARE * self.runs_at_once(noise_sd), self.least_first))
+
+    @cached_property
+    def least_first(self) -> int:
+        """The least runs of the first block: enough to fit all parents and to tell the noise."""
+        return sum(m - 1 for m in self.parent_levels) + SHORTEST_FIRST
+
+    @cached_property
+    def rho(self) -> float:
+        """What the radius of drops is tuned to: a share of the information of the first block on a pair of levels."""
+        return settings.RHO_SHARE * self.first_block / (2 * max(self.n_levels))
+
+    def even(self, n_runs: float, closed: bool = False) -> int:
+        """A length of a block that all numbers of levels divide, where there is a short one; and not too long.
+
+        When all parents are found, what the fit measures is certified, and equal counts matter no more.
+        """
+        together = math.lcm(*set(self.n_levels))
+        unit = together if together <= EVEN_LENGTH and not closed else 1
+        longest = max(min(BLOCK_CELLS, self.most_cells) // self.space.n_factors, self.least_first)
+        return min(math.ceil(n_runs / unit), math.ceil(longest / unit)) * unit
+
+    # Asking and telling
+
+    def start(self) -> SparseState:
+        """Nothing found, no runs."""
+        return SparseState(self.first_block, (0,) * self.space.n_factors, noise_sd=self.problem.noise_sd)
+
+    def block(self, state: SparseState, seed: int) -> SparseBlock:
+        """The block under way, or the next one with this seed."""
+        closed = len(state.found) >= self.max_parents
+        return state.under_way or SparseBlock(seed, state.target, state.found, state.active, closed)
+
+    def ask(self, state: SparseState, rng: np.random.Generator) -> Batch | Verdict:
+        """The next runs of the block under way, or the verdict."""
+        if state.finished:
+            return self.verdict(state)
+        return self.batch(state, int(rng.integers(2**62)) if state.under_way is None else state.under_way.seed)
+
+    def batch(self, state: SparseState, seed: int) -> Batch:
+        """The next runs of the block with this seed."""
+        return self._due(state, self.block(state, seed), self.batch_size or CHUNK)
+
+    def _due(self, state: SparseState, block: SparseBlock, most: int) -> Batch:
+        done = len(state.partial)
+        codes = block_codes(block, self.n_levels, state.leaders, done, min(done + most, block.n_runs))
+        return Batch(codes, SELECTION if block.closed else SCREENING, focus=block.seed)
+
+    def tell(self, state: SparseState, batch: Batch, outcomes: ArrayLike) -> SparseState:
+        """Add runs to the block; when it is complete, decide."""
+        y = self.accept(batch, outcomes)
+        self.check_due(not state.finished)
+        if batch.focus is None:
+            raise OutcomeMismatchError("a batch of cfs carries its block's seed; tell the one that ask returned")
+        block = self.block(state, batch.focus)
+        due = self._due(state, block, batch.n_runs)
+        same = np.array_equal(due.codes, batch.codes)
+        self.check_due(due.stage == batch.stage and due.focus == batch.focus and same)
+        return self._take(state, block, y)
+
+    def tell_block(self, state: SparseState, batch: Batch, outcomes: ArrayLike) -> SparseState:
+        """Like `tell`, for a whole block whose rows were kept when it was designed; those rows are the design."""
+        y = self.accept(batch, outcomes)
+        self.check_due(not state.finished and state.under_way is None)
+        try:
+            return self.tell(state, batch, y)
+        except OutcomeMismatchError:
+            block = replace(self.block(state, batch.focus or 0), n_runs=batch.n_runs)
+            varied = block.varied(self.n_levels)
+            self.check_due(batch.stage == (SELECTION if block.closed else SCREENING))
+            still = np.delete(batch.codes == np.array(state.leaders), varied, axis=1).all()
+            if not still or not is_balanced(batch.codes[:, varied], block, self.n_levels):
+                raise OutcomeMismatchError("these rows are not of the block that is due: it is balanced") from None
+            return self._take(state, replace(block, rows=batch.codes[:, varied]), y)
+
+    def _take(self, state: SparseState, block: SparseBlock, y: Numbers) -> SparseState:
+        partial = np.concatenate([state.partial, y])
+        if len(partial) < block.n_runs:
+            return replace(state, partial=partial, under_way=block)
+        state = replace(
+            state,
+            outcomes=np.concatenate([state.outcomes, partial]),
+            partial=np.zeros(0),
+            under_way=None,
+            blocks=(*state.blocks, block),
+            digests=(*state.digests, digest(block_rows(block, self.n_levels))),
+        )
+        return self._decide(state)
+
+    # Deciding between blocks
+
+    def _decide(self, state: SparseState) -> SparseState:
+        """Find parents, drop their levels, and stop or go on: all that follows a block."""
+        closed = state.blocks[-1].closed
+        state, fit, sums = (state, self.fit(state), None) if closed else self._find(state)
+        state = replace(state, inflations=(*state.inflations, fit.inflation))
+        state = self._bound_noise(state, fit)
+        state = self._lead(self._drop(state, fit), fit, sums)
+        at_stake, spreads = self._at_stake(state, fit)
+        to_go = runs_to_go(at_stake, spreads, self.tolerance, self.selection_prob)
+        length = max(GROWTH * state.n_runs, SHORTEST)
+        if length > NEARLY_ALL * to_go:
+            length = SPARE_RUNS * to_go + 1
+        target = self.even(length, len(state.found) == self.max_parents)
+        # noise that turned out larger than any design can answer: the verdict then certifies what was reached
+        finished = to_go == 0.0 or state.n_runs * self.space.n_factors >= self.most_cells
+        return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=finished)
+
+    def fit(self, state: SparseState) -> ParentFit:
+        """Least squares on the parents found."""
+        return ParentFit(self.n_levels, state.blocks, state.outcomes, state.found)
+
+    def _find(self, state: SparseState) -> tuple[SparseState, ParentFit, Numbers]:
+        """Add the factors that stand out, as long as any does; and the sums of residuals that are left."""
+        found_now = 0
+        while True:
+            fit = self.fit(state)
+            sums = fit.level_sums()
+            room = state.n_runs / 2 - fit.n_parameters  # a fit with nearly as many parameters as runs says nothing
+            most = min(self.max_parents - len(state.found), int(room / max(self.n_levels)))
+            if most <= 0:
+                return state, fit, sums
+            beyond = beyond_chance(fit, sums, self.find_error(len(state.blocks), found_now))
+            beyond[list(state.found)] = 0.0
+            new = [k for k in np.argsort(-beyond, kind="stable")[:most].tolist() if beyond[k] > 1]
+            if not new:
+                return state, fit, sums
+            levels = tuple(tuple(range(self.n_levels[k])) for k in new)
+            state = replace(state, found=(*state.found, *new), active=(*state.active, *levels))
+            found_now += len(new)
+
+    def _bound_noise(self, state: SparseState, fit: ParentFit) -> SparseState:
+        """The bound on the noise, where it is not known, and on what the parents found leave unexplained."""
+        square, n = fit.residual_square, state.n_runs
+        noise_sd = state.noise_sd
+        if self.problem.noise_sd is None:
+            dof = n - len(state.blocks) - sum(m - 1 for m in self.parent_levels)
+            half = NOISE_SHARE * self.failure_prob / 2
+            first = len(state.blocks) == 1
+            bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
+            noise_sd = min(bound, noise_sd or math.inf)
+        assert noise_sd is not None  # known, or just bounded
+        own = 2 * math.log(self.max_parents / (DROPPING_SHARE * self.failure_prob))
+        rest = math.sqrt(unexplained_variance(square, n - fit.n_parameters, own))
+        closed = len(state.found) == self.max_parents
+        return replace(state, noise_sd=noise_sd, spread=noise_sd if closed else max(noise_sd, rest), rest=rest)
+
+    def _drop(self, state: SparseState, fit: ParentFit) -> SparseState:
+        """Drop levels of parents found that are behind the leader by more than the radius that holds at all times."""
+        assert state.spread is not None  # see _decide
+        error = self.drop_error(len(state.found))
+        active: list[tuple[int, ...]] = []
+        dropped: list[Elimination] = []
+        for k, levels in zip(state.found, state.active, strict=True):
+            effects, variances = fit.effects(k), fit.variances(k)
+            best = max(levels, key=lambda level: effects[level])
+            information = np.array([1 / max(variances[level, best], 1e-300) for level in levels])
+            radius = anytime_radius(information, state.spread, error, self.rho)
+            behind = [float(effects[best] - effects[level]) for level in levels]
+            out = {level for level, x, r in zip(levels, behind, radius, strict=True) if level != best and x > r}
+            dropped += [Elimination(k, i, state.n_runs, x) for i, x in zip(levels, behind, strict=True) if i in out]
+            active.append(tuple(level for level in levels if level not in out))
+        return replace(state, active=tuple(active), eliminations=state.eliminations + tuple(dropped))
+
+    def _lead(self, state: SparseState, fit: ParentFit, sums: Numbers | None) -> SparseState:
+        """The leading levels: of parents by the fit, of all others by their residuals, for as long as these vary."""
+        leaders = np.array(state.leaders)
+        if sums is not None:
+            counts = np.full(sums.shape, np.inf)
+            for m in set(self.n_levels):
+                own = np.sum([level_counts(block.n_runs, m) for block in state.blocks], axis=0)
+                counts[np.array(self.n_levels) == m, :m] = own
+            means = np.where(np.isfinite(counts), sums / counts, -np.inf)
+            leaders = means.argmax(axis=1)
+        for k, levels in zip(state.found, state.active, strict=True):
+            effects = fit.effects(k)
+            leaders[k] = max(levels, key=lambda level: effects[level])
+        return replace(state, leaders=tuple(leaders.tolist()))
+
+    def _at_stake(self, state: SparseState, fit: ParentFit) -> tuple[Configuration, tuple[float, ...]]:
+        """Parents found with levels in play, and the most expensive of as many other factors as may matter; and the
+        standard deviation of a single run for each of them.
+
+        What disturbs an unknown factor is what was left unexplained in these very runs, not what is expected to be.
+        """
+        assert state.spread is not None  # see _decide
+        assert state.rest is not None
+        factors = []
+        for k, levels in zip(state.found, state.active, strict=True):
+            if len(levels) > 1:
+                widest = float(fit.variances(k)[np.ix_(levels, levels)].max())
+                factors.append(((len(levels), state.spread * math.sqrt(widest / 2)), state.spread))
+        others = sorted((m for k, m in enumerate(self.n_levels) if k not in set(state.found)), reverse=True)
+        for m in others[: self.max_parents - len(state.found)]:
+            least = min(np.sum([level_counts(block.n_runs, m) for block in state.blocks], axis=0).tolist())
+            error = state.rest * math.sqrt(fit.inflation / least)
+            factors.append(((m, error), state.rest))
+        factors.sort()
+        return tuple(pair for pair, _ in factors), tuple(spread for _, spread in factors)
+
+    # What a state says
+
+    def interim(self, state: SparseState) -> Verdict | None:
+        """What is certified if the study ends now for a reason that has nothing to do with its outcomes."""
+        return self.verdict(state) if state.blocks else None
+
+    def verdict(self, state: SparseState) -> Verdict:
+        """The verdict on the complete blocks."""
+        assert state.noise_sd is not None  # known, or bounded after the first block
+        certified = certified_tolerance(state.at_stake, self.tolerance, self.selection_prob)
+        effects, intervals = self._losses(state)
+        stages: tuple[tuple[str, int], ...] = ()
+        records = []
+        for block, text, inflation in zip(state.blocks, state.digests, state.inflations, strict=True):
+            stage = SELECTION if block.closed else SCREENING
+            stages = add_runs(stages, stage, block.n_runs)
+            design = DESIGN if block.rows is None else "as stored"
+            records.append(BlockRecord(stage, block.n_runs, block.seed, design, inflation, text))
+        known = self.problem.noise_sd is not None
+        provisos = [EQUAL_GAPS, POOLED]
+        if len(state.found) < self.max_parents:
+            provisos.append(UNKNOWN)
+        if not state.finished:
+            provisos.append(EARLY)
+        return Verdict(
+            algorithm=self.name,
+            assignment=self.space.assignment(state.leaders),
+            n_runs=state.n_runs,
+            tolerance=certified,
+            failure_prob=self.failure_prob,
+            guarantee=f"checked numerically for additive effects, Gaussian noise of {'known' if known else 'estimated'}"
+            f" size, at most {self.max_parents} factors that matter",
+            provisos=tuple(provisos),
+            parents=tuple(self.space.names[k] for k in sorted(state.found)),
+            effects=effects,
+            eliminations=state.eliminations,
+            runs_by_stage=stages,
+            intervals=intervals,
+            certificate="slippage",
+            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
+            problem=self.problem,
+            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
+            blocks=tuple(records),
+            rules=state.rules,
+        )
+
+    def _losses(self, state: SparseState) -> tuple[Losses, Intervals]:
+        """What each level of the parents found loses, with intervals that hold for all of them at once."""
+        assert state.spread is not None  # there is a complete block
+        effects: list[tuple[float | None, ...]] = [(None,) * m for m in self.n_levels]
+        intervals: list[tuple[tuple[float, float] | None, ...]] = [(None,) * m for m in self.n_levels]
+        fit = self.fit(state)
+        n_pairs = sum(m * (m - 1) for m in self.parent_levels) * n_subsets(self.max_parents, len(state.found))
+        error = (self.selection_prob + DROPPING_SHARE * self.failure_prob) / (n_pairs * (self.max_parents + 1))
+        for k in state.found:
+            lead, values, variances = state.leaders[k], fit.effects(k), fit.variances(k)
+            with np.errstate(divide="ignore"):
+                radius = anytime_radius(1 / variances[lead], state.spread, error, self.rho)
+            radius[lead] = 0.0
+            lost = [float(values[lead] - value) for value in values]
+            effects[k] = tuple(lost)
+            halves = zip(lost, radius.tolist(), strict=True)
+            intervals[k] = tuple((x - r, x + r) if math.isfinite(r) else None for x, r in halves)
+        return tuple(effects), tuple(intervals)
+
+    def outlook(self, state: SparseState, n_asked: int) -> Outlook:
+        """Runs after the block under way if nothing more is found or dropped; how many at worst, there is no telling
+        before all parents are found."""
+        if state.finished:
+            return Outlook(0, 0)
+        if state.to_go is None:
+            noise_sd = self.problem.noise_sd
+            return Outlook(None if noise_sd is None else max(math.ceil(self.runs_at_once(noise_sd)) - state.target, 0))
+        left = max(math.ceil(SPARE_RUNS * state.to_go) - state.target, 0)
+        return Outlook(left, 2 * left + SHORTEST if len(state.found) == self.max_parents else None)
+
+    def progress(self, state: SparseState) -> Progress:
+        """Leaders, eliminations and the noise."""
+        return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
+
+
+def n_subsets(n: int, size: int) -> float:
+    """How many sets of this size there are among n; infinite when there are too many for a number.
+
+    >>> n_subsets(10, 9), n_subsets(5000, 2500)
+    (10.0, inf)
+    """
+    try:
+        return float(math.comb(n, size))
+    except OverflowError:
+        return math.inf
