@@ -58,7 +58,7 @@ def test_the_contract_is_kept(noise_sd: float | None, batch_size: int | None) ->
 
 def test_a_verdict_says_everything() -> None:
     state, verdict = finish(solver(), answer_to(PARENTS))
-    assert verdict.tolerance <= 0.5
+    assert verdict.within <= 0.5
     assert verdict.certificate == "slippage"
     assert verdict.noise == "known, sd 1"
     assert verdict.rules == 3
@@ -104,7 +104,7 @@ def test_fewer_parents_than_allowed_leave_unknown_factors_in_the_certificate() -
     assert set(verdict.parents or ()) == {"X4", "X21", "X35"}
     assert len(state.at_stake) >= 5
     assert "unknown factors" in [remark.kind for remark in verdict.provisos]
-    assert verdict.tolerance <= 0.5
+    assert verdict.within <= 0.5
     assert verdict.n_runs > finish(solver(), answer_to(PARENTS))[1].n_runs
 
 
@@ -138,7 +138,7 @@ def test_no_noise_at_all_is_never_taken_for_less_than_rounding() -> None:
 def test_noise_that_no_design_can_answer_ends_with_what_was_reached() -> None:
     _, verdict = finish(solver(noise_sd=None, most_cells=30_000), answer_to(PARENTS, 30.0))
     assert 500 <= verdict.n_runs <= 1100
-    assert verdict.tolerance > 5.0
+    assert verdict.within > 5.0
 
 
 def test_two_strong_parents_do_not_hide_a_weak_one() -> None:
@@ -223,7 +223,7 @@ def test_an_early_end_is_certified_for_what_it_is() -> None:
     assert not state.finished
     verdict = sparse.interim(state)
     assert verdict is not None
-    assert verdict.tolerance > 0.5
+    assert verdict.within > 0.5
     assert verdict.provisos[-1].kind == "ended early"
 
 

@@ -31,7 +31,7 @@ def test_an_easy_study_ends_with_everything_said() -> None:
     verdict = study(EASY)
     assert gap(EASY, verdict.assignment.codes) <= 0.5
     assert verdict.parents == ("X1", "X2")
-    assert verdict.tolerance <= 0.5
+    assert verdict.within <= 0.5
     assert verdict.certificate == "slippage"
     assert verdict.noise == "known, sd 1"
     assert [stage for stage, _ in verdict.runs_by_stage] == [SCREENING, SELECTION]
@@ -82,7 +82,7 @@ def test_screening_alone_may_settle_it() -> None:
     world = additive_world([[0.0, 9.0], [9.0, 0.0]])
     verdict = study(world)
     assert [stage for stage, _ in verdict.runs_by_stage] == [SCREENING]
-    assert verdict.tolerance == 0.0
+    assert verdict.within == 0.0
     assert verdict.certificate == "anytime"
     assert verdict.guarantee.startswith("proven")
 
@@ -103,14 +103,14 @@ def test_a_budget_is_kept_and_buys_a_tolerance(budget: int) -> None:
     world = additive_world([[0.0, 1.0, 0.3], [0.0, 0.2, 0.1], [0.0] * 3, [0.5, 0.0]])
     verdict = study(world, 2, tolerance=None, budget=budget)
     assert verdict.n_runs <= budget
-    assert verdict.n_runs >= 0.9 * budget - 8 or verdict.tolerance == 0.0
-    assert verdict.tolerance > 0.0
-    assert gap(world, verdict.assignment.codes) <= verdict.tolerance
+    assert verdict.n_runs >= 0.9 * budget - 8 or verdict.within == 0.0
+    assert verdict.within > 0.0
+    assert gap(world, verdict.assignment.codes) <= verdict.within
 
 
 def test_more_budget_buys_a_smaller_tolerance() -> None:
     world = additive_world(NULL)
-    small, large = (study(world, 1, tolerance=None, budget=b).tolerance for b in (200, 3200))
+    small, large = (study(world, 1, tolerance=None, budget=b).within for b in (200, 3200))
     assert large < small / 2.5
 
 
@@ -148,7 +148,7 @@ def test_an_interim_certificate_shrinks_as_evidence_grows() -> None:
         state = cfs.tell(state, step, world.sample(step.codes, rng).outcomes)
         interim = cfs.interim(state)
         if interim is not None and not state.finished:
-            seen.append(interim.tolerance)
+            seen.append(interim.within)
     assert len(set(seen)) > 1
     assert seen[-1] < seen[0]
     assert cfs.interim(state) == step
@@ -283,8 +283,8 @@ def test_a_budget_ends_with_the_better_of_two_certificates() -> None:
             state = cfs.tell(state, step, world.sample(step.codes, rng).outcomes)
             if state.upper_loss is not None:
                 best = state.upper_loss
-        assert step.tolerance <= best
-        in_hand.append(step.tolerance == best)
+        assert step.within <= best
+        in_hand.append(step.within == best)
     assert any(in_hand)
 
 

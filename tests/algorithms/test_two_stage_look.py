@@ -61,7 +61,7 @@ def test_a_study_may_end_with_its_look_and_says_what_that_certifies() -> None:
     verdict = solver(EASY).verdict(ended[0][-1])
     assert gap(EASY, verdict.assignment.codes) == 0
     assert verdict.runs_by_stage == ((LOOK, verdict.n_runs),)
-    assert verdict.tolerance == pytest.approx(0.7 * 0.5)  # what the look may have lost
+    assert verdict.within == pytest.approx(0.7 * 0.5)  # what the look may have lost
     assert verdict.certificate == "slippage"
     assert "effects of at least 0.5" in verdict.statement
     assert "equal gaps are taken as the worst case" in verdict.statement
@@ -71,7 +71,7 @@ def test_a_study_may_end_with_its_look_and_says_what_that_certifies() -> None:
 def test_levels_that_stay_close_are_selected_on_fresh_runs() -> None:
     verdict = run_on_world(solver(CLOSE), CLOSE, 1)
     assert [stage for stage, _ in verdict.runs_by_stage] == [LOOK, SELECTION]
-    assert verdict.tolerance == 0.5  # never below what the look was planned for
+    assert verdict.within == 0.5  # never below what the look was planned for
     assert gap(CLOSE, verdict.assignment.codes) <= 0.5
 
 
@@ -187,7 +187,7 @@ def test_what_is_to_come_is_told_during_a_look() -> None:
     looked = states(cfs, CLOSE)[1]
     interim = cfs.interim(dataclasses.replace(looked, finished=False))
     assert interim is not None
-    assert interim.tolerance >= 0.35
+    assert interim.within >= 0.35
     assert cfs.interim(cfs.start()) is None
 
 
@@ -220,10 +220,17 @@ def test_changed_outcomes_are_never_taken_for_another_version() -> None:
 
 
 def test_numbers_that_no_experiment_has_plan_no_look() -> None:
-    assert not TwoStage(Problem(EASY.space, 1e300, 0.1, 1e-300), min_effect=1e300).looks
-    assert not TwoStage(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-300).looks
+    assert not TwoStage(Problem(EASY.space, 1e99, 0.1, 1e-99), min_effect=1e99).looks
+    assert not TwoStage(Problem(EASY.space, 1.0, 0.1, 1.0), min_effect=1e-99).looks
     with pytest.raises(InvalidSettingError, match="raise the tolerance"):
-        TwoStage(Problem(EASY.space, 1e-200, 0.1, 1.0), min_effect=1.0)
+        TwoStage(Problem(EASY.space, 1e-90, 0.1, 1.0), min_effect=1.0)
+    for name, numbers in (
+        ("tolerance", (1e300, 1.0, 1.0)),
+        ("noise_sd", (1.0, 1e-300, 1.0)),
+        ("min_effect", (1.0, 1.0, 1e-170)),
+    ):
+        with pytest.raises(InvalidSettingError, match=f"{name} must be between 1e-100 and 1e"):
+            TwoStage(Problem(EASY.space, numbers[0], 0.1, numbers[1]), min_effect=numbers[2])
 
 
 def test_a_drop_is_measured_from_the_best_level_in_play() -> None:
@@ -271,7 +278,7 @@ def test_extreme_probabilities_and_little_noise_end_well(failure_prob: float, no
     for known in (noise, None):
         cfs = TwoStage(Problem(world.space, 0.5, failure_prob, known), min_effect=0.5)
         verdict = run_on_world(cfs, world, 1)
-        assert verdict.tolerance <= 0.5
+        assert verdict.within <= 0.5
 
 
 def test_with_little_noise_no_look_is_worth_its_rows() -> None:

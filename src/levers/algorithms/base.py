@@ -1,5 +1,6 @@
 """The contract of every algorithm: a problem, batches to run, a verdict at the end; and the loop that drives one."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -147,6 +148,11 @@ class Verdict:
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
         return {name: self.assignment[name] for name in self.parents or ()}
+
+    @property
+    def within(self) -> float:
+        """How far from the best the assignment can be; infinite where nothing is certified."""
+        return math.inf if self.tolerance is None else self.tolerance
 
     @property
     def promise(self) -> str:

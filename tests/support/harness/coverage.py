@@ -44,7 +44,7 @@ class Scenario:
         world = self.world(seed)
         cfs = self.solver(world)
         verdict = _first_certificate(cfs, world, seed) if self.early else run_on_world(cfs, world, seed)
-        allowed = verdict.tolerance if self.tolerance is None or self.early else self.tolerance
+        allowed = verdict.within if self.tolerance is None or self.early else self.tolerance
         return gap(world, verdict.assignment.codes) > allowed + 1e-12
 
 
