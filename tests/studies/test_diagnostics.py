@@ -140,12 +140,21 @@ def test_a_wrong_noise_is_not_taken_for_interaction() -> None:
     assert "where a noise of 1 was stated: interactions or more noise" in found.summary
 
 
+def test_tied_levers_are_tested_for_what_they_do_to_each_other() -> None:
+    """Forbidden combinations tie levers together, but their effects are still taken to add up."""
+    study = finish(new(tolerance=0.3, forbidden=[{"heat": "high", "speed": 3}]), crossed)
+    found = additivity(study.state)
+    assert found.names == ("heat", "speed", "supplier")
+    assert found.in_doubt
+    assert (found.suspects[0].first, found.suspects[0].second) == (0, 1)
+
+
 def test_merged_levers_are_tested_as_the_algorithm_sees_them() -> None:
-    study = finish(new(forbidden=[{"heat": "high", "speed": 3}]), crossed)
+    study = finish(new(merged=[["heat", "speed"]]), crossed)
     found = additivity(study.state)
     assert found.names == ("heat + speed", "supplier")
     assert not found.in_doubt  # what fits each other is one lever now, so the sum of effects holds
-    assert found.cells[0].means.shape == (8, 2)
+    assert found.cells[0].means.shape == (9, 2)
     rows = by_name(study)
     assert rows["heat + speed"].shown
     assert {"heat", "speed"} <= set(study.verdict().parents or ())

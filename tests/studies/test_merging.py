@@ -102,7 +102,7 @@ def test_names_and_levels_that_collide_are_told_apart() -> None:
 def test_each_group_says_why_it_is_one_lever() -> None:
     study = oven(merged=[["belt", "shift"]], forbidden=[{"heat": "high", "speed": 3}])
     guarantee = finish(study, 2).statement
-    assert "heat + speed studied as one lever, because of forbidden combinations" in guarantee
+    assert "heat and speed are chosen together, among the combinations allowed; their effects add up" in guarantee
     assert "belt + shift studied as one lever, because of what they do to each other" in guarantee
 
 

@@ -118,6 +118,21 @@ class Merging:
         """Whether any factors were merged."""
         return self.inner is not self.outer
 
+    def parts(self, merged: Groups) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """For each inner factor that only forbidden combinations tie together, its levels' parts; () for all others.
+
+        The effects of such factors still add up. Factors that were merged on purpose may do anything to each other.
+
+        >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 2], "shift": ["day", "night"]})
+        >>> Merging.of(space, ((("heat", "high"), ("speed", 2)),)).parts(())
+        (((0, 0), (0, 1), (1, 0)), ())
+        """
+        on_purpose = {self.outer.position(name) for names in merged for name in names}
+        return tuple(
+            tuple(map(tuple, table.tolist())) if len(group) > 1 and not on_purpose & set(group) else ()
+            for group, table in zip(self.groups, self.tables, strict=True)
+        )
+
     def expand(self, codes: ArrayLike) -> Codes:
         """Level positions of all factors, from rows of the inner space."""
         inner = np.asarray(codes, dtype=np.int16)

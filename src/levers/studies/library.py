@@ -197,8 +197,9 @@ def merge_study(
     if budget is not None:
         options["budget"] = budget
     merged = old.merged + merged_groups(old.space, [factors])
-    inner = Merging.of(old.space, old.forbidden, merged).inner
-    if inner.names == old.inner.names:
+    merging = Merging.of(old.space, old.forbidden, merged)
+    inner = merging.inner
+    if inner.names == old.inner.names and merging.parts(merged) == merging.parts(old.merged):
         raise StudyError(f"{' and '.join(factors)} are one lever already")
     if options.get("max_parents") is not None:  # no more can matter than there are, and merging never makes it more
         options["max_parents"] = min(options["max_parents"], inner.n_factors)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Problem
-from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm, restore_algorithm
+from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm, option_names, restore_algorithm
 from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
-from levers.core.space import Assignment, Codes, Space
+from levers.core.model.choices import Choices, Parts
+from levers.core.space import Assignment, Codes, Factor, Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
@@ -97,7 +98,30 @@ class StudySpec:
     @property
     def _solver_options(self) -> dict[str, Any]:
         extra = ALGORITHMS[check_known(self.algorithm)].study_options(self.inner.n_factors)
+        if any(self.parts) and "parts" in option_names(self.algorithm):
+            extra["parts"] = self.parts
         return {**dict(self.options), **extra}
+
+    @cached_property
+    def choices(self) -> Choices:
+        """The levers as the algorithm chooses among them, and what additive fits are made of."""
+        return Choices(self.inner.n_levels, self.parts)
+
+    @cached_property
+    def fitted(self) -> tuple[Factor, ...]:
+        """The factors of the additive model: the levers themselves, but for those that were merged on purpose."""
+        if not any(self.parts):
+            return self.inner.factors
+        return tuple(
+            factor
+            for inner, group, parts in zip(self.inner.factors, self.merging.groups, self.parts, strict=True)
+            for factor in ([self.space.factors[k] for k in group] if parts else [inner])
+        )
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What the levels of levers are made of that forbidden combinations tie together."""
+        return self.merging.parts(self.merged) if self.forbidden else ()
 
     @property
     def sign(self) -> float:

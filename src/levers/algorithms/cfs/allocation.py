@@ -90,7 +90,7 @@ def complementary_rows(rows: Codes, choices: Choices, information: NDArray[np.fl
     >>> bool((complementary_rows(rows, Choices((2, 2)), information)[:, 0] != rows[:, 1]).any())
     True
     """
-    if choices.is_tied or len(rows) < 2:
+    if len(rows) < 2:
         return rows
     between = np.rint(information).astype(np.float32)
     owner = np.repeat(np.arange(len(choices.sizes)), choices.sizes)

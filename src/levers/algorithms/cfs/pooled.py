@@ -33,6 +33,7 @@ from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RU
 from levers.core.certificates.certificate import certified_levels, check_failure_prob, stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
 from levers.core.codec import serialisable
+from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
@@ -255,6 +256,8 @@ class Pooled(Algorithm):
         """The design of the current block, from its seed: always the same one."""
         if self.aim == BEST and state.rho is not None:
             return _allocated(self, state, seed)
+        if self.choices.is_tied:
+            return _tied(self, state, seed)
         if state.blocks:
             return extending_design(state.open_sizes, state.target, seed, self.n_levels, state.open_factors)
         return largest_design(state.open_sizes, state.target, seed, "thorough")
@@ -273,7 +276,7 @@ class Pooled(Algorithm):
     def _rows(self, state: PooledState, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
         due = design.rows[state.block.n_runs : state.block.n_runs + most]
-        if (len(state.open_factors) == len(state.active) and state.open_sizes == self.n_levels) or self.aim == BEST:
+        if design.sizes == self.n_levels:  # no level is out of play, or the rows are of all factors already
             return due
         in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
         codes: Codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (len(due), 1))
@@ -615,7 +618,8 @@ class Pooled(Algorithm):
             return Outlook(rest, rest)
         evidence = self.evidence(state)
         rough = self._rough_runs(state, self.stakes(state, evidence))
-        worst = max(math.ceil(settings.SLACK * (state.n_runs + rough) - state.n_runs) - state.target, 0)
+        beyond = settings.SLACK * (state.n_runs + rough) - state.n_runs + self._open_parameters(state)
+        worst = max(math.ceil(max(beyond, 0.0) + settings.LEAST_BLOCK) - state.target, 0)
         now = self.standing(state, evidence)
         growths = [growth for growth in settings.GROWTHS if state.n_runs * (growth - 1) < max(rough, 1.0)]
         for batch in forecasts(evidence, growths, self.confidence(state), now, self.known):
@@ -637,14 +641,50 @@ class Pooled(Algorithm):
 
 @lru_cache(maxsize=4)
 def _allocated(rules: Pooled, state: PooledState, seed: int) -> Design:
-    """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
+    """The next block of a study that aims for the best setting. Remembered, from asking to telling.
+
+    Factors that are tied are allocated part by part.
+    """
     assert rules.budget is not None  # what makes this the aim
+    rng = np.random.default_rng(seed)
     left = rules.budget - (state.n_runs - state.n_past)
-    shares = allocated_shares(rules.choices, rules.posterior(state), left)
-    rows = allocated_rows(shares, state.target, np.random.default_rng(seed))
-    rows = complementary_rows(rows, rules.choices, state.pooled.information)
+    parts = Choices(rules.choices.sizes)
+    shares = allocated_shares(parts, rules.posterior(state), left)
+    rows = complementary_rows(allocated_rows(shares, state.target, rng), parts, state.pooled.information)
+    if rules.choices.is_tied:
+        rows = allowed_rows(rows, _combinations(rules.choices, all_levels(rules.n_levels)), rng)
     rows.flags.writeable = False
     return Design(rows, rules.n_levels, "allocated")
+
+
+@lru_cache(maxsize=4)
+def _tied(rules: Pooled, state: PooledState, seed: int) -> Design:
+    """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
+    active = tuple(levels if k in state.open_factors else (state.leaders[k],) for k, levels in enumerate(state.active))
+    groups = _combinations(rules.choices, active)
+    in_play = [np.unique(column) for group in groups for column in group.table.T]
+    varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
+    sizes, parts = tuple(len(in_play[i]) for i in varied), rules.choices.sizes
+    if state.blocks:
+        design = extending_design(sizes, state.target, seed, parts, varied)
+    else:
+        design = largest_design(sizes, state.target, seed, "thorough")
+    rows = np.stack([np.full(design.n_runs, levels[0]) for levels in in_play], axis=1).astype(np.int16)
+    for column, i in enumerate(varied):
+        rows[:, i] = in_play[i][design.rows[:, column]]
+    codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
+    codes.flags.writeable = False
+    return Design(codes, rules.n_levels, design.kind)
+
+
+def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:
+    """What can be set: for each factor its parts' columns, and the levels of these in every level in play."""
+    groups, first = [], 0
+    for levels, table in zip(active, choices.tables, strict=True):
+        columns = tuple(range(first, first + table.shape[1]))
+        groups.append(Combinations(columns, table[list(levels)], np.array(levels)))
+        first += table.shape[1]
+    return groups
 
 
 def least_noise(pooled: PooledSums) -> float:

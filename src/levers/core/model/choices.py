@@ -105,11 +105,12 @@ class Choices:
             m = len(places)
             values = theta[places].sum(axis=1)
             differences[k, :m, :m] = values[:, None] - values[None, :]
-            variances[k, :m, :m] = self._variances(fit, places)
+            variances[k, :m, :m] = self.variances(fit, k)
         return Evidence.none(*differences.shape[:2]).add(differences, variances)
 
-    def _variances(self, fit: Fit, places: NDArray[np.int64]) -> Numbers:
-        """Variances over sigma^2 of the differences between combinations of levels."""
+    def variances(self, fit: Fit, factor: int) -> Numbers:
+        """Variances over sigma^2 of the differences between the levels of a factor; infinite if not determined."""
+        places = self.places[factor]
         if places.shape[1] == 1:
             these, those = np.meshgrid(places[:, 0], places[:, 0], indexing="ij")
             return fit.pair_variances(these.ravel(), those.ravel()).reshape(these.shape)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, gammaincinv
 
+from levers.core.model.choices import Choices
 from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
 from levers.core.space import Codes
@@ -24,41 +25,51 @@ def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Least squares of the additive model on all runs so far. Outcomes have the sign that makes larger better."""
+    """Least squares of the additive model on all runs so far. Outcomes have the sign that makes larger better.
+
+    Levers that forbidden combinations tie together are fitted by their parts.
+    """
 
     fit: Fit | None
     sign: float
+    choices: Choices
+    mean: float = 0.0
 
     @classmethod
     def of(cls, state: StudyState) -> "Estimates":
         """Fit everything that counts."""
         codes, values = counted_runs(state)
+        choices = state.spec.choices
         if not len(values):
-            return cls(None, state.spec.sign)
-        moments = Moments.empty(state.spec.inner.n_levels).add(codes, state.spec.sign * values)
-        return cls(Fit(moments), state.spec.sign)
+            return cls(None, state.spec.sign, choices)
+        moments = Moments.empty(choices.sizes).add(choices.rows(codes), state.spec.sign * values)
+        return cls(Fit(moments), state.spec.sign, choices, moments.mean)
 
     @cached_property
     def leaders(self) -> tuple[int, ...]:
         """The level of each factor with the largest estimate; the first where nothing is known."""
         if self.fit is None:
             return ()
-        found = [self.fit.level_effects(k) for k in range(len(self.fit.moments.n_levels))]
+        found = self.choices.values(self.fit.theta)
         return tuple(0 if np.isnan(e).all() else int(np.nanargmax(e)) for e in found)
+
+    @cached_property
+    def _values(self) -> list[NDArray[np.float64]]:
+        assert self.fit is not None  # callers have seen that there is one
+        return self.choices.values(self.fit.theta)
 
     def losses(self, factor: int, leader: int) -> list[float | None]:
         """What each level of a factor loses against one of them; None where the runs do not tell."""
         if self.fit is None:
             return []
-        effects, known = self.fit.level_effects(factor), self.fit.variances(factor)[leader]
+        effects, known = self._values[factor], self.choices.variances(self.fit, factor)[leader]
         return [float(effects[leader] - effects[j]) if math.isfinite(known[j]) else None for j in range(len(effects))]
 
     def counts(self, factor: int) -> list[int]:
-        """How many runs each level had."""
+        """How many runs each level had, or the rarest part of a combination."""
         if self.fit is None:
             return []
-        begin, end = self.fit.moments.offsets[factor : factor + 2]
-        return [int(n) for n in self.fit.moments.level_counts[begin:end]]
+        return [int(n) for n in self.fit.moments.level_counts[self.choices.places[factor]].min(axis=1)]
 
     def prediction(
         self, levels: tuple[int, ...], noise_sd: float | None, error: float
@@ -74,9 +85,10 @@ class Estimates:
         if noise_sd is None and fit.residual_dof < 1:
             return None
         at = np.zeros(len(fit.theta))
-        at[fit.moments.offsets[:-1] + np.array(levels)] = 1.0
+        for places, level in zip(self.choices.places, levels, strict=True):
+            at[places[level]] = 1.0
         weights = at - fit.moments.level_counts / fit.moments.n_runs
-        middle = fit.moments.mean + float(weights @ fit.theta)
+        middle = self.mean + float(weights @ fit.theta)
         spread = math.sqrt(1 / fit.moments.n_runs + float(weights @ fit.inverse @ weights))
         if noise_sd is None:
             sd = math.sqrt(fit.residual_square / fit.residual_dof)

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Remark, Verdict
 from levers.core.merging import Merging
-from levers.core.model.fit import Fit
 from levers.core.space import Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.describe import several
@@ -207,9 +206,14 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         merging = state.spec.merging
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}
         for i, group in enumerate(merging.groups):
-            if len(group) > 1:
+            names = tuple(merging.outer.names[k] for k in group)
+            if len(group) > 1 and state.spec.parts and state.spec.parts[i]:
+                text = (
+                    f"{' and '.join(names)} are chosen together, among the combinations allowed; their effects add up"
+                )
+                yield Remark("tied", text, names)
+            elif len(group) > 1:
                 reason = "what they do to each other" if i in chosen else "forbidden combinations"
-                names = tuple(merging.outer.names[k] for k in group)
                 yield Remark("merged", f"{merging.inner.names[i]} studied as one lever, because of {reason}", names)
         yield Remark("allowed", "the answer is the best of all allowed settings, and the theorem covers it")
     if state.n_past_used:
@@ -314,14 +318,14 @@ def evidence(state: StudyState) -> list[FactorEvidence]:
     """
     found, spec = certified(state), state.spec
     proven = found is not None and bool(found.intervals)
-    fit = None if proven else Estimates.of(state).fit
+    estimates = None if proven else Estimates.of(state)
     shown = () if found is None or found.parents is None else found.parents
     rows = []
     for k, factor in enumerate(spec.inner.factors):
         best = (
             _proof(found.assignment.codes[k], found.effects[k], found.intervals[k])
             if found is not None and proven
-            else _description(fit, spec.noise_sd, k)
+            else _description(estimates, spec.noise_sd, k)
         )
         if best is None:
             rows.append(FactorEvidence(factor.name, None, None, None, None, None, None, factor.name in shown))
@@ -348,14 +352,16 @@ def _proof(leader: int, losses: tuple[float | None, ...], spans: tuple[_Span, ..
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _description(fit: Fit | None, noise_sd: float | None, k: int) -> _Found | None:
+def _description(estimates: Estimates | None, noise_sd: float | None, k: int) -> _Found | None:
     """The contrast of the most standard errors, from all runs."""
-    if fit is None or (noise_sd is None and fit.residual_dof < 1):
+    fit = None if estimates is None else estimates.fit
+    if estimates is None or fit is None or (noise_sd is None and fit.residual_dof < 1):
         return None
     sd = noise_sd or math.sqrt(fit.residual_square / fit.residual_dof)
     if sd == 0:  # without noise there are no standard errors to count
         return None
-    effects, errors = np.nan_to_num(fit.level_effects(k)), sd * np.sqrt(fit.variances(k))
+    choices = estimates.choices
+    effects, errors = np.nan_to_num(choices.values(fit.theta)[k]), sd * np.sqrt(choices.variances(fit, k))
     gains = effects[:, None] - effects[None, :]
     known = np.isfinite(errors) & (errors > 0)
     if not known.any():
