@@ -30,51 +30,92 @@ def leaders_of(choices: Choices, found: Posterior) -> tuple[int, ...]:
 
 
 def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[NDArray[np.float64]]:
-    """For each factor the share of the next `n_left` runs that each of its levels gets.
+    """For each part the share of the next `n_left` runs that each of its levels gets.
 
     With leader i and rival j, d_ij ahead by the posterior with standard deviation s_ij, the opportunity cost of j is
     E[(theta_j - theta_i)^+], whose derivative by the variance is phi(d/s) / (2 s). A run at a level with precision N
     lowers its variance by 1 / N^2 sigma^2: each run goes to the level with the largest product, the leader's being
-    the sum over its rivals   (Chick, He and Chen's expected opportunity cost, levels taken as independent).
+    the sum over its rivals   (Chick, He and Chen's expected opportunity cost, levels taken as independent). Where
+    combinations are chosen, a level gains by every rival in which it is where the leader has another one.
 
     >>> rival = Posterior(np.array([1.0, 0.9, -3.0]), 0.04 * np.eye(3), 1.0, 1.0)
     >>> [share] = allocated_shares(Choices((3,)), rival, 20)
     >>> bool(share[2] == 0.0), bool(abs(share[0] - share[1]) <= 0.1)
     (True, True)
     """
-    n_factors, most = len(choices.n_levels), max(choices.n_levels)
-    mean = np.full((n_factors, most), -np.inf)
-    precision = np.ones((n_factors, most))
-    for k, (places, values) in enumerate(zip(choices.places, choices.values(found.mean), strict=True)):
-        m = len(values)
-        mean[k, :m] = values
-        precision[k, :m] = 1.0 / _own_variances(found.covariance, places)
+    at_once = max(1, math.ceil(n_left / _STEPS))
+    n_steps, added = math.ceil(n_left / at_once), at_once / found.noise_sd**2
+    single = [k for k, table in enumerate(choices.tables) if table.shape[1] == 1]
+    shares: dict[int, list[NDArray[np.float64]]] = {}
+    if single:
+        rows = _single_shares([choices.places[k][:, 0] for k in single], found, n_steps, added)
+        shares = {k: [share] for k, share in zip(single, rows, strict=True)}
+    for k, (table, places) in enumerate(zip(choices.tables, choices.places, strict=True)):
+        if table.shape[1] > 1:
+            shares[k] = _tied_shares(table, places, found, n_steps, added)
+    return [share for k in range(len(choices.n_levels)) for share in shares[k]]
+
+
+def _single_shares(
+    places: list[NDArray[np.int64]], found: Posterior, n_steps: int, added: float
+) -> list[NDArray[np.float64]]:
+    """The shares of factors that are chosen by themselves, all at once."""
+    n_factors, sizes = len(places), [len(at) for at in places]
+    mean = np.full((n_factors, max(sizes)), -np.inf)
+    precision = np.ones_like(mean)
+    for k, at in enumerate(places):
+        mean[k, : len(at)] = found.mean[at]
+        precision[k, : len(at)] = 1.0 / _own_variances(found.covariance[np.ix_(at, at)])
     row = np.arange(n_factors)
     leader = mean.argmax(axis=1)
-    behind = mean[row, leader][:, None] - mean
-    given = np.zeros((n_factors, most))
-    at_once = max(1, math.ceil(n_left / _STEPS))
-    rival = np.isfinite(behind)
+    rival = np.isfinite(mean)
     rival[row, leader] = False
-    behind = np.where(rival, behind, 0.0)
-    for _ in range(math.ceil(n_left / at_once)):
+    behind = np.where(rival, mean[row, leader][:, None] - mean, 0.0)
+    given = np.zeros_like(mean)
+    for _ in range(n_steps):
         spread = np.sqrt(1.0 / precision[row, leader][:, None] + 1.0 / precision)
         weight = np.where(rival, np.exp(-0.5 * (behind / spread) ** 2) / spread, 0.0)
         gain = weight / precision**2
         gain[row, leader] = weight.sum(axis=1) / precision[row, leader] ** 2
         chosen = gain.argmax(axis=1)
-        precision[row, chosen] += at_once / found.noise_sd**2
-        given[row, chosen] += at_once
-    return [given[k, :m] / given[k, :m].sum() for k, m in enumerate(choices.n_levels)]
+        precision[row, chosen] += added
+        given[row, chosen] += 1
+    return [given[k, :m] / n_steps for k, m in enumerate(sizes)]
 
 
-def _own_variances(covariance: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
+def _tied_shares(
+    table: Codes, places: NDArray[np.int64], found: Posterior, n_steps: int, added: float
+) -> list[NDArray[np.float64]]:
+    """The shares of the parts of one factor, whose combinations are what is chosen among."""
+    n_parts = table.shape[1]
+    sizes = table.max(axis=0) + 1
+    first = places[0] - table[0]  # where each part's levels begin
+    spans = [np.arange(first[a], first[a] + sizes[a]) for a in range(n_parts)]
+    precision = [1.0 / _own_variances(found.covariance[np.ix_(at, at)]) for at in spans]
+    values = found.mean[places].sum(axis=1)
+    best = int(values.argmax())
+    lead, behind = table[best], values[best] - values
+    apart = table != lead
+    given = [np.zeros(m) for m in sizes]
+    for _ in range(n_steps):
+        variance = sum(
+            apart[:, a] * (1.0 / precision[a][lead[a]] + 1.0 / precision[a][table[:, a]]) for a in range(n_parts)
+        )
+        spread = np.sqrt(np.where(apart.any(axis=1), variance, 1.0))
+        weight = np.where(apart.any(axis=1), np.exp(-0.5 * (behind / spread) ** 2) / spread, 0.0)
+        for a in range(n_parts):
+            rivals = weight * apart[:, a]
+            gain = np.bincount(table[:, a], rivals, minlength=sizes[a])
+            gain[lead[a]] = rivals.sum()
+            chosen = int((gain / precision[a] ** 2).argmax())
+            precision[a][chosen] += added
+            given[a][chosen] += 1
+    return [share / n_steps for share in given]
+
+
+def _own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     """About the variance of each level alone: what all levels of a factor share says nothing about its choice."""
-    n_parts, m = places.shape[1], len(places)
-    joint = np.zeros((m, m))
-    for a in range(n_parts):
-        for b in range(n_parts):
-            joint += covariance[np.ix_(places[:, a], places[:, b])]
+    m = len(joint)
     if m == 1:
         return np.maximum(np.diagonal(joint), 1e-300)
     mean = joint.mean(axis=1)
@@ -82,20 +123,20 @@ def _own_variances(covariance: NDArray[np.float64], places: NDArray[np.int64]) -
     return np.asarray(np.maximum(own, 1e-12 * np.diagonal(joint).max() + 1e-300))
 
 
-def complementary_rows(rows: Codes, choices: Choices, information: NDArray[np.float64]) -> Codes:
+def complementary_rows(rows: Codes, sizes: tuple[int, ...], information: NDArray[np.float64]) -> Codes:
     """The rows with entries swapped inside columns, so that they make up for what earlier runs left unbalanced.
 
     >>> rows = np.array([[0, 0], [1, 1], [0, 0], [1, 1]], dtype=np.int16)
     >>> information = np.kron([[0.0, 1.0], [1.0, 0.0]], [[2.0, -2.0], [-2.0, 2.0]])
-    >>> bool((complementary_rows(rows, Choices((2, 2)), information)[:, 0] != rows[:, 1]).any())
+    >>> bool((complementary_rows(rows, (2, 2), information)[:, 0] != rows[:, 1]).any())
     True
     """
     if len(rows) < 2:
         return rows
     between = np.rint(information).astype(np.float32)
-    owner = np.repeat(np.arange(len(choices.sizes)), choices.sizes)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
     between[owner[:, None] == owner[None, :]] = 0.0
-    return swap_improved(rows, choices.sizes, _ROUNDS, earlier=between)
+    return swap_improved(rows, sizes, _ROUNDS, earlier=between)
 
 
 def allocated_rows(shares: Sequence[NDArray[np.float64]], n_runs: int, rng: np.random.Generator) -> Codes:

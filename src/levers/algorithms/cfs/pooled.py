@@ -372,16 +372,18 @@ class Pooled(Algorithm):
         """
         if self.problem.noise_sd is not None:
             return state
-        fit = state.fit
+        fit, least = state.fit, least_noise(state.pooled)
+        dof = fit.residual_dof
+        if dof < 1:  # as many parameters as runs: nothing is left over to tell the noise by
+            return state
         square = max(fit.residual_square, state.pooled.rounding)
-        dof = max(fit.residual_dof, 1)
         half = (self.shares.noise or settings.POOLED_NOISE_SHARE * self.failure_prob) / 2
-        first = state.noise_bound is None
-        bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
-        if state.noise_bound is not None:
+        bound = anytime_noise_bound(square, dof, half)
+        if state.noise_bound is None:
+            bound = min(bound, noise_upper_bound(square, dof, half))
+        else:
             bound = min(bound, state.noise_bound)
         estimate = math.sqrt(square / dof * math.exp(settings.NOISE_MARGIN / dof))
-        least = least_noise(state.pooled)
         return replace(state, noise_bound=max(bound, least), noise_sd=max(estimate, least))
 
     def standing(self, state: PooledState, evidence: Evidence) -> Standing:
@@ -398,8 +400,8 @@ class Pooled(Algorithm):
         """Drop what the evidence rules out, then stop or plan the next block."""
         state = self._with_noise(state)
         evidence = self.evidence(state)
-        now = self.standing(state, evidence)
-        if self.aim == BEST:
+        now = self.standing(state, evidence) if state.noise_bound is not None else None
+        if self.aim == BEST or now is None:
             return self._decide_for_best(state, evidence, now)
         if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
             return self._ended(replace(state, leaders=tuple(now.leaders.tolist())), evidence)
@@ -435,19 +437,21 @@ class Pooled(Algorithm):
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
         return replace(state, target=min(max(target, settings.LEAST_BLOCK), most))
 
-    def _decide_for_best(self, state: PooledState, evidence: Evidence, now: Standing) -> PooledState:
+    def _decide_for_best(self, state: PooledState, evidence: Evidence, now: Standing | None) -> PooledState:
         """Recommend by the posterior, and go on while the budget lasts.
 
         Nothing is dropped for good, any level may come back: what is in play matters for the certificate alone.
         """
         assert self.budget is not None  # what makes this the aim
         leaders = leaders_of(self.choices, self.posterior(state))
-        in_play = tuple(
-            tuple(level for level, stays in enumerate(row) if stays or level == leader)
-            for row, leader in zip(now.active.tolist(), leaders, strict=True)
-        )
-        upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
-        state = replace(state, leaders=leaders, active=in_play, upper_loss=upper)
+        state = replace(state, leaders=leaders)
+        if now is not None:
+            in_play = tuple(
+                tuple(level for level, stays in enumerate(row) if stays or level == leader)
+                for row, leader in zip(now.active.tolist(), leaders, strict=True)
+            )
+            upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
+            state = replace(state, active=in_play, upper_loss=upper)
         left = self.budget - (state.n_runs - state.n_past)
         if left <= 0:
             return self._ended(state, evidence)
@@ -545,10 +549,10 @@ class Pooled(Algorithm):
 
     def _certified(self, state: PooledState, evidence: Evidence, failure_prob: float) -> float | None:
         """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
+        if state.noise_sd is None:
+            return None
         stakes = self.stakes(state, evidence)
         upper = math.inf if state.upper_loss is None else state.upper_loss
-        if state.fit.residual_dof < 1 and self.problem.noise_sd is None:
-            return None
         if all(math.isfinite(error) for _, error in stakes):
             upper = min(upper, stakes_tolerance(stakes, failure_prob))
         return upper if math.isfinite(upper) else None
@@ -567,12 +571,13 @@ class Pooled(Algorithm):
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
-        assert state.noise_bound is not None  # see confidence
-        assert state.noise_sd is not None  # see stakes
         error = self.failure_prob - self.shares.noise
+        noise_bound = math.inf if state.noise_bound is None else state.noise_bound
         estimates, intervals = decisions.loss_intervals(
-            self.evidence(state), state.leaders, self.n_levels, state.noise_bound, error, state.rho
+            self.evidence(state), state.leaders, self.n_levels, noise_bound, error, state.rho
         )
+        if not math.isfinite(noise_bound):
+            intervals = tuple((None,) * m for m in self.n_levels)
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
         # without max_parents a dropped level is only sure not to be better, not to be worse
         named = set(state.parents) if self.max_parents is not None else set()
@@ -597,7 +602,7 @@ class Pooled(Algorithm):
             runs_by_stage=stages,
             intervals=intervals,
             certificate="slippage",
-            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd about {state.noise_sd:.4g}",
+            noise=f"known, sd {state.noise_sd:g}" if known else _estimated(state.noise_sd),
             problem=self.problem,
             options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
             blocks=state.blocks,
@@ -648,9 +653,9 @@ def _allocated(rules: Pooled, state: PooledState, seed: int) -> Design:
     assert rules.budget is not None  # what makes this the aim
     rng = np.random.default_rng(seed)
     left = rules.budget - (state.n_runs - state.n_past)
-    parts = Choices(rules.choices.sizes)
-    shares = allocated_shares(parts, rules.posterior(state), left)
-    rows = complementary_rows(allocated_rows(shares, state.target, rng), parts, state.pooled.information)
+    shares = allocated_shares(rules.choices, rules.posterior(state), left)
+    rows = allocated_rows(shares, state.target, rng)
+    rows = complementary_rows(rows, rules.choices.sizes, state.pooled.information)
     if rules.choices.is_tied:
         rows = allowed_rows(rows, _combinations(rules.choices, all_levels(rules.n_levels)), rng)
     rows.flags.writeable = False
@@ -694,6 +699,10 @@ def least_noise(pooled: PooledSums) -> float:
     0.2887
     """
     return (pooled.resolution or 0.0) / math.sqrt(12)
+
+
+def _estimated(noise_sd: float | None) -> str:
+    return "unknown" if noise_sd is None else f"estimated, sd about {noise_sd:.4g}"
 
 
 def _finite(number: float) -> float | None:
