@@ -30,13 +30,11 @@ def leaders_of(choices: Choices, found: Posterior) -> tuple[int, ...]:
 
 
 def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[NDArray[np.float64]]:
-    """For each part the share of the next `n_left` runs that each of its levels gets.
+    """For each factor the share of the next `n_left` runs that each of its levels gets.
 
     With leader i and rival j, d_ij ahead by the posterior with standard deviation s_ij, the opportunity cost of j is
-    E[(theta_j - theta_i)^+], whose derivative by the variance is phi(d/s) / (2 s). A run at a level with precision N
-    lowers its variance by 1 / N^2 sigma^2: each run goes to the level with the largest product, the leader's being
-    the sum over its rivals   (Chick, He and Chen's expected opportunity cost, levels taken as independent). Where
-    combinations are chosen, a level gains by every rival in which it is where the leader has another one.
+    E[(theta_j - theta_i)^+], whose derivative by the variance is phi(d/s) / (2 s). Each run goes to the level that
+    lowers these variances most, so weighted   (expected opportunity cost; Chick and Inoue, Operations Research 2001).
 
     >>> rival = Posterior(np.array([1.0, 0.9, -3.0]), 0.04 * np.eye(3), 1.0, 1.0)
     >>> [share] = allocated_shares(Choices((3,)), rival, 20)
@@ -46,20 +44,24 @@ def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[ND
     at_once = max(1, math.ceil(n_left / _STEPS))
     n_steps, added = math.ceil(n_left / at_once), at_once / found.noise_sd**2
     single = [k for k, table in enumerate(choices.tables) if table.shape[1] == 1]
-    shares: dict[int, list[NDArray[np.float64]]] = {}
+    shares: dict[int, NDArray[np.float64]] = {}
     if single:
         rows = _single_shares([choices.places[k][:, 0] for k in single], found, n_steps, added)
-        shares = {k: [share] for k, share in zip(single, rows, strict=True)}
-    for k, (table, places) in enumerate(zip(choices.tables, choices.places, strict=True)):
-        if table.shape[1] > 1:
-            shares[k] = _tied_shares(table, places, found, n_steps, added)
-    return [share for k in range(len(choices.n_levels)) for share in shares[k]]
+        shares = dict(zip(single, rows, strict=True))
+    for k, places in enumerate(choices.places):
+        if places.shape[1] > 1:
+            shares[k] = _tied_shares(places, found, n_steps, added)
+    return [shares[k] for k in range(len(choices.n_levels))]
 
 
 def _single_shares(
     places: list[NDArray[np.int64]], found: Posterior, n_steps: int, added: float
 ) -> list[NDArray[np.float64]]:
-    """The shares of factors that are chosen by themselves, all at once."""
+    """The shares of factors that are chosen by themselves, all at once.
+
+    Levels are taken as independent: a run at one with precision N lowers its variance by 1 / (N^2 sigma^2), and the
+    leader gains by all its rivals.
+    """
     n_factors, sizes = len(places), [len(at) for at in places]
     mean = np.full((n_factors, max(sizes)), -np.inf)
     precision = np.ones_like(mean)
@@ -83,34 +85,32 @@ def _single_shares(
     return [given[k, :m] / n_steps for k, m in enumerate(sizes)]
 
 
-def _tied_shares(
-    table: Codes, places: NDArray[np.int64], found: Posterior, n_steps: int, added: float
-) -> list[NDArray[np.float64]]:
-    """The shares of the parts of one factor, whose combinations are what is chosen among."""
-    n_parts = table.shape[1]
-    sizes = table.max(axis=0) + 1
-    first = places[0] - table[0]  # where each part's levels begin
-    spans = [np.arange(first[a], first[a] + sizes[a]) for a in range(n_parts)]
-    precision = [1.0 / _own_variances(found.covariance[np.ix_(at, at)]) for at in spans]
-    values = found.mean[places].sum(axis=1)
+def _tied_shares(places: NDArray[np.int64], found: Posterior, n_steps: int, added: float) -> NDArray[np.float64]:
+    """The shares of the combinations of one factor's parts.
+
+    Combinations share levels, so a run at combination c, with indicator z, lowers the variance of a difference d by
+    (d' C z)^2 / (1/added + z' C z), C being the covariance of the parts' effects, and C itself is updated.
+    """
+    used = np.unique(places)
+    indicators = np.zeros((len(places), len(used)))
+    np.put_along_axis(indicators, np.searchsorted(used, places), 1.0, axis=1)
+    covariance = found.covariance[np.ix_(used, used)].copy()
+    values = indicators @ found.mean[used]
     best = int(values.argmax())
-    lead, behind = table[best], values[best] - values
-    apart = table != lead
-    given = [np.zeros(m) for m in sizes]
+    behind, differences = values[best] - values, indicators[best] - indicators
+    rival = np.arange(len(values)) != best
+    given = np.zeros(len(values))
     for _ in range(n_steps):
-        variance = sum(
-            apart[:, a] * (1.0 / precision[a][lead[a]] + 1.0 / precision[a][table[:, a]]) for a in range(n_parts)
-        )
-        spread = np.sqrt(np.where(apart.any(axis=1), variance, 1.0))
-        weight = np.where(apart.any(axis=1), np.exp(-0.5 * (behind / spread) ** 2) / spread, 0.0)
-        for a in range(n_parts):
-            rivals = weight * apart[:, a]
-            gain = np.bincount(table[:, a], rivals, minlength=sizes[a])
-            gain[lead[a]] = rivals.sum()
-            chosen = int((gain / precision[a] ** 2).argmax())
-            precision[a][chosen] += added
-            given[a][chosen] += 1
-    return [share / n_steps for share in given]
+        spread_out = differences @ covariance
+        spread = np.sqrt(np.maximum((spread_out * differences).sum(axis=1), 1e-300))
+        weight = np.where(rival, np.exp(-0.5 * (behind / spread) ** 2) / spread, 0.0)
+        moved = indicators @ covariance
+        total = 1.0 / added + (moved * indicators).sum(axis=1)
+        gain = weight @ (spread_out @ indicators.T) ** 2 / total
+        chosen = int(gain.argmax())
+        covariance -= np.outer(moved[chosen], moved[chosen]) / total[chosen]
+        given[chosen] += 1
+    return given / n_steps
 
 
 def _own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,20 +123,32 @@ def _own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(own, 1e-12 * np.diagonal(joint).max() + 1e-300))
 
 
-def complementary_rows(rows: Codes, sizes: tuple[int, ...], information: NDArray[np.float64]) -> Codes:
+def complementary_rows(rows: Codes, choices: Choices, information: NDArray[np.float64]) -> Codes:
     """The rows with entries swapped inside columns, so that they make up for what earlier runs left unbalanced.
 
     >>> rows = np.array([[0, 0], [1, 1], [0, 0], [1, 1]], dtype=np.int16)
     >>> information = np.kron([[0.0, 1.0], [1.0, 0.0]], [[2.0, -2.0], [-2.0, 2.0]])
-    >>> bool((complementary_rows(rows, (2, 2), information)[:, 0] != rows[:, 1]).any())
+    >>> bool((complementary_rows(rows, Choices((2, 2)), information)[:, 0] != rows[:, 1]).any())
     True
     """
     if len(rows) < 2:
         return rows
+    if choices.is_tied:  # of combinations, from their parts
+        made_of = np.zeros((sum(choices.n_levels), len(information)))
+        np.put_along_axis(made_of, _padded(choices), 1.0, axis=1)
+        information = made_of @ information @ made_of.T
     between = np.rint(information).astype(np.float32)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
+    owner = np.repeat(np.arange(len(choices.n_levels)), choices.n_levels)
     between[owner[:, None] == owner[None, :]] = 0.0
-    return swap_improved(rows, sizes, _ROUNDS, earlier=between)
+    return swap_improved(rows, choices.n_levels, _ROUNDS, earlier=between)
+
+
+def _padded(choices: Choices) -> NDArray[np.int64]:
+    """Where the parts of every level are, in one table; shorter rows repeat their last part."""
+    widest = max(places.shape[1] for places in choices.places)
+    return np.concatenate(
+        [np.pad(places, ((0, 0), (0, widest - places.shape[1])), mode="edge") for places in choices.places]
+    )
 
 
 def allocated_rows(shares: Sequence[NDArray[np.float64]], n_runs: int, rng: np.random.Generator) -> Codes:

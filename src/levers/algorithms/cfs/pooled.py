@@ -7,7 +7,7 @@ section 10.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import ClassVar
@@ -52,7 +52,7 @@ from levers.core.model.evidence import (
 from levers.core.model.fit import Fit
 from levers.core.model.level_index import ActiveLevels, all_levels, offsets
 from levers.core.model.moments import Moments
-from levers.core.model.pooled import PooledSums, finer, resolution_of
+from levers.core.model.pooled import OutcomeSteps, PooledSums
 from levers.core.model.posterior import Posterior, posterior
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
@@ -90,7 +90,7 @@ class PooledState:
     leaders: tuple[int, ...]
     pooled: PooledSums
     block: Moments
-    resolution: float | None = None
+    steps: OutcomeSteps = field(default_factory=OutcomeSteps)
     seed: int | None = None
     digest: str | None = None
     rho: float | None = None
@@ -295,8 +295,7 @@ class Pooled(Algorithm):
         due = self._rows(state, design, batch.n_runs)
         self.check_due(batch.stage == BLOCK and np.array_equal(due, batch.codes))
         block = state.block.add(self.choices.rows(batch.codes), y)
-        resolution = finer(state.resolution, resolution_of(y))
-        state = replace(state, seed=batch.focus, digest=design.digest, block=block, resolution=resolution)
+        state = replace(state, seed=batch.focus, digest=design.digest, block=block, steps=state.steps.add(y))
         if block.n_runs < design.n_runs:
             return state
         return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus, design.kind, 0.0, design.digest))
@@ -318,7 +317,7 @@ class Pooled(Algorithm):
         else:
             kind, digest = "as stored", _digest(batch.codes)
         block = state.block.add(self.choices.rows(batch.codes), y)
-        state = replace(state, block=block, resolution=finer(state.resolution, resolution_of(y)))
+        state = replace(state, block=block, steps=state.steps.add(y))
         return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus or 0, kind, 0.0, digest))
 
     def absorb(self, state: PooledState, codes: Codes, outcomes: ArrayLike, stage: str) -> PooledState:
@@ -336,18 +335,17 @@ class Pooled(Algorithm):
         rows = np.asarray(codes, dtype=np.int16)
         y = self.accept(Batch(rows, stage), outcomes)
         block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
-        pooled = state.pooled.add(block, resolution_of(y))
+        steps = state.steps.add(y)
         record = BlockRecord(stage, len(y), 0, "as run", 0.0, _digest(rows))
-        state = replace(state, pooled=pooled, blocks=(*state.blocks, record))
+        state = replace(state, pooled=state.pooled.add(block, steps), steps=steps, blocks=(*state.blocks, record))
         return state if state.rho is None else self._decide(replace(state, finished=False, certified=None))
 
     def _end_block(self, state: PooledState, record: BlockRecord) -> PooledState:
         state = replace(
             state,
-            pooled=state.pooled.add(state.block, state.resolution, own_constant=self.aim == CERTIFY),
+            pooled=state.pooled.add(state.block, state.steps, own_constant=self.aim == CERTIFY),
             block=Moments.empty(self.choices.sizes),
             blocks=(*state.blocks, record),
-            resolution=None,
             seed=None,
             digest=None,
         )
@@ -374,8 +372,8 @@ class Pooled(Algorithm):
             return state
         fit, least = state.fit, least_noise(state.pooled)
         dof = fit.residual_dof
-        if dof < 1:  # as many parameters as runs: nothing is left over to tell the noise by
-            return state
+        if dof < 1 or state.pooled.steps.resolution is None:
+            return state  # as many parameters as runs, or one outcome again and again: nothing tells the noise
         square = max(fit.residual_square, state.pooled.rounding)
         half = (self.shares.noise or settings.POOLED_NOISE_SHARE * self.failure_prob) / 2
         bound = anytime_noise_bound(square, dof, half)
@@ -383,7 +381,8 @@ class Pooled(Algorithm):
             bound = min(bound, noise_upper_bound(square, dof, half))
         else:
             bound = min(bound, state.noise_bound)
-        estimate = math.sqrt(square / dof * math.exp(settings.NOISE_MARGIN / dof))
+        margin = max(settings.NOISE_MARGIN, 2 * math.log(1 / self.failure_prob) - 2)
+        estimate = math.sqrt(square / dof * math.exp(margin / dof))
         return replace(state, noise_bound=max(bound, least), noise_sd=max(estimate, least))
 
     def standing(self, state: PooledState, evidence: Evidence) -> Standing:
@@ -401,8 +400,10 @@ class Pooled(Algorithm):
         state = self._with_noise(state)
         evidence = self.evidence(state)
         now = self.standing(state, evidence) if state.noise_bound is not None else None
-        if self.aim == BEST or now is None:
+        if self.aim == BEST:
             return self._decide_for_best(state, evidence, now)
+        if now is None:
+            return self._decide_without_noise(state)
         if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
             return self._ended(replace(state, leaders=tuple(now.leaders.tolist())), evidence)
         active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
@@ -457,6 +458,17 @@ class Pooled(Algorithm):
             return self._ended(state, evidence)
         following = max(math.ceil(settings.BEST_GROWTH * state.n_runs), settings.LEAST_BLOCK)
         return replace(state, target=left if left < 1.5 * following else following)
+
+    def _decide_without_noise(self, state: PooledState) -> PooledState:
+        """While nothing tells the noise: go on for as long as the usual noise would take, then certify nothing."""
+        state = replace(state, leaders=leaders_of(self.choices, self.posterior(state)))
+        own = state.n_runs - state.n_past
+        most = self.budget if self.budget is not None else self._runs_at_once(settings.USUAL_NOISE * self.tolerance)
+        left = math.ceil(most) - own
+        if left <= 0:
+            return replace(state, finished=True, certified=None)
+        following = max(math.ceil(settings.POOLED_GROWTH * own), settings.LEAST_BLOCK)
+        return replace(state, target=min(following, left))
 
     def posterior(self, state: PooledState) -> Posterior:
         """The shrunken estimate of all effects from all runs."""
@@ -646,18 +658,13 @@ class Pooled(Algorithm):
 
 @lru_cache(maxsize=4)
 def _allocated(rules: Pooled, state: PooledState, seed: int) -> Design:
-    """The next block of a study that aims for the best setting. Remembered, from asking to telling.
-
-    Factors that are tied are allocated part by part.
-    """
+    """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
     assert rules.budget is not None  # what makes this the aim
     rng = np.random.default_rng(seed)
     left = rules.budget - (state.n_runs - state.n_past)
     shares = allocated_shares(rules.choices, rules.posterior(state), left)
     rows = allocated_rows(shares, state.target, rng)
-    rows = complementary_rows(rows, rules.choices.sizes, state.pooled.information)
-    if rules.choices.is_tied:
-        rows = allowed_rows(rows, _combinations(rules.choices, all_levels(rules.n_levels)), rng)
+    rows = complementary_rows(rows, rules.choices, state.pooled.information)
     rows.flags.writeable = False
     return Design(rows, rules.n_levels, "allocated")
 
@@ -695,10 +702,11 @@ def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:
 def least_noise(pooled: PooledSums) -> float:
     """The least standard deviation that a residual can show: that of rounding to the resolution, r / sqrt(12).
 
-    >>> round(least_noise(PooledSums.empty([2]).add(Moments.empty([2]).add([[0], [1]], [0.0, 1.0]), 1.0)), 4)
+    >>> block = Moments.empty([2]).add([[0], [1]], [0.0, 1.0])
+    >>> round(least_noise(PooledSums.empty([2]).add(block, OutcomeSteps().add(np.array([0.0, 1.0])))), 4)
     0.2887
     """
-    return (pooled.resolution or 0.0) / math.sqrt(12)
+    return (pooled.steps.resolution or 0.0) / math.sqrt(12)
 
 
 def _estimated(noise_sd: float | None) -> str:

@@ -5,7 +5,7 @@ often loses nothing by it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
@@ -17,10 +17,56 @@ from levers.core.model.moments import Moments
 
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """The relative error that a large constant in the outcomes may leave in each residual."""
+_FEW = 40
+"""Different outcomes up to which they are remembered, to see in what steps they come."""
 _MEASURED = 1000
 """Outcomes of a block that are looked at for the last decimal place that they are given with."""
 _DIGITS = 12
 """Significant digits beyond which a decimal place is rounding in a computation, and no resolution."""
+
+
+@serialisable("OutcomeSteps")
+@dataclass(frozen=True)
+class OutcomeSteps:
+    """In what steps outcomes come: the different ones seen while they are few, and their last decimal place.
+
+    Whoever rounds to a step r adds an error of variance r^2 / 12 that a residual may fail to show, and rare events seen
+    once or not at all show hardly any: no noise is taken to be smaller than that.
+
+    >>> few = OutcomeSteps().add(np.array([0.0, 100.0, 0.0]))
+    >>> few.resolution, OutcomeSteps().add(np.array([2.0, 2.0])).resolution, few.add(np.arange(0.0, 50.0)).resolution
+    (100.0, None, 1.0)
+    >>> OutcomeSteps().add(np.random.default_rng(0).normal(size=50)).resolution
+    0.0
+    """
+
+    values: tuple[float, ...] = ()
+    decimals: float | None = None
+
+    def add(self, outcomes: NDArray[np.float64]) -> "OutcomeSteps":
+        """The steps with more outcomes seen."""
+        if not len(outcomes):
+            return self
+        decimals = decimal_step(outcomes)
+        if self.decimals is not None:
+            decimals = min(decimals, self.decimals)
+        if self.are_many:
+            return OutcomeSteps((), decimals)
+        values = sorted({*self.values, *(float(f"{value:.{_DIGITS}g}") for value in np.unique(outcomes[:_MEASURED]))})
+        return OutcomeSteps(tuple(values) if len(values) <= _FEW else (), decimals)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether more different outcomes were seen than are remembered."""
+        return self.decimals is not None and not self.values
+
+    @property
+    def resolution(self) -> float | None:
+        """The finest step; None while all outcomes were the same, so that nothing can be said about their noise."""
+        if self.are_many:
+            return self.decimals
+        steps = np.diff(self.values)
+        return float(steps.min()) if steps.size else None
 
 
 @serialisable("PooledSums")
@@ -29,11 +75,10 @@ class PooledSums:
     """A = sum_b (N_b - c_b c_b^T / n_b), the Gram matrix about the means of blocks, with z = sum of centred outcomes.
 
     `information[a, b]` is A and `sums[a]` is z for the levels of all factors in a row, `square` the sum of squares of
-    outcomes about their blocks' means. `resolution` is the finest step between outcomes (0 if they look continuous):
-    no noise can be told below it. It is None before the first run.
+    outcomes about their blocks' means. `steps` says in what steps outcomes come: no noise can be told below them.
 
     >>> block = Moments.empty([2, 2]).add([[0, 0], [1, 1], [0, 1], [1, 0]], [1.0, 2.0, 6.0, 3.0])
-    >>> pooled = PooledSums.empty([2, 2]).add(block, 1.0).add(block, 1.0)
+    >>> pooled = PooledSums.empty([2, 2]).add(block).add(block)
     >>> pooled.n_runs, pooled.n_blocks, pooled.sums.tolist(), pooled.information[0].tolist()
     (8, 2, [2.0, -2.0, -4.0, 4.0], [2.0, -2.0, 0.0, 0.0])
     """
@@ -45,9 +90,9 @@ class PooledSums:
     sums: Numbers
     counts: NDArray[np.int64]
     information: Numbers
-    resolution: float | None = None
     largest: float = 0.0
     mean: float = 0.0
+    steps: OutcomeSteps = field(default_factory=OutcomeSteps)
 
     @classmethod
     def empty(cls, n_levels: Sequence[int]) -> "PooledSums":
@@ -74,15 +119,15 @@ class PooledSums:
         """The Gram matrix of some levels about the means of blocks."""
         return self.information[np.ix_(at, at)]
 
-    def add(self, block: Moments, resolution: float | None, own_constant: bool = True) -> "PooledSums":
-        """The sums with one more block, whose outcomes are given to a resolution.
+    def add(self, block: Moments, steps: OutcomeSteps | None = None, own_constant: bool = True) -> "PooledSums":
+        """The sums with one more block; `steps` are those of all outcomes, this block's included.
 
         Without a constant of its own, the block is also compared with the runs before it: for blocks so short that
         a constant would cost much of what they say.
 
         >>> rows, y = [[0], [1], [1]], [1.0, 2.0, 6.0]
         >>> parts = [Moments.empty([2]).add(rows[i:j], y[i:j]) for i, j in ((0, 1), (1, 3))]
-        >>> one, two = (PooledSums.empty([2]).add(parts[0], 1.0).add(parts[1], 1.0, own) for own in (False, True))
+        >>> one, two = (PooledSums.empty([2]).add(parts[0]).add(parts[1], None, own) for own in (False, True))
         >>> one.sums.tolist(), one.square, one.n_blocks, two.sums.tolist(), two.n_blocks
         ([-2.0, 2.0], 14.0, 1, [0.0, 0.0], 2)
         """
@@ -105,29 +150,16 @@ class PooledSums:
             self.sums + sums,
             self.counts + block.level_counts,
             self.information + information,
-            finer(self.resolution, resolution),
             max(self.largest, abs(block.mean)),
             (n * self.mean + more * block.mean) / (n + more),
+            self.steps if steps is None else steps,
         )
 
 
-def finer(one: float | None, other: float | None) -> float | None:
-    """The finer of two resolutions; None is that of no outcomes.
+def decimal_step(outcomes: NDArray[np.float64]) -> float:
+    """Ten to the last decimal place that any outcome has, 1 for whole numbers, 0 where nobody rounded them.
 
-    >>> finer(None, 0.1), finer(1.0, 0.1)
-    (0.1, 0.1)
-    """
-    known = [step for step in (one, other) if step is not None]
-    return min(known) if known else None
-
-
-def resolution_of(outcomes: NDArray[np.float64]) -> float:
-    """The step in which outcomes are given: ten to the last decimal place that any of them has, 1 for whole numbers.
-
-    0 where they have so many digits that nobody rounded them. Whoever rounds to a step r adds an error of variance
-    r^2 / 12 that a residual may fail to show, so no noise is taken to be smaller than that.
-
-    >>> resolution_of(np.array([0.25, 1.5])), resolution_of(np.array([0.0, 1.0])), resolution_of(np.array([1 / 3]))
+    >>> decimal_step(np.array([0.25, 1.5])), decimal_step(np.array([0.0, 1.0])), decimal_step(np.array([1 / 3]))
     (0.01, 1.0, 0.0)
     """
     finest = 0

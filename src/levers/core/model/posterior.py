@@ -38,7 +38,7 @@ def posterior(pooled: PooledSums, noise_sd: float | None, least_noise: float = 0
 
     >>> from levers.core.model.moments import Moments
     >>> rows, y = [[0, 0], [0, 1], [1, 0], [1, 1]] * 5, [0.0, 0.1, 2.0, 2.1] * 5
-    >>> found = posterior(PooledSums.empty([2, 2]).add(Moments.empty([2, 2]).add(rows, y), 0.1), 0.5)
+    >>> found = posterior(PooledSums.empty([2, 2]).add(Moments.empty([2, 2]).add(rows, y)), 0.5)
     >>> bool(1.5 < found.mean[1] - found.mean[0] < 2.0)
     True
     """
