@@ -11,10 +11,11 @@ from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.cfs import sparse_state
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
 from levers.algorithms.cfs.sparse import Sparse
-from levers.algorithms.cfs.sparse_certificate import certified_tolerance, configuration_bound, runs_to_go
+from levers.algorithms.cfs.sparse_certificate import runs_to_go
 from levers.algorithms.cfs.sparse_finding import level_groups
 from levers.algorithms.cfs.sparse_state import ParentFit, SparseBlock, SparseState, block_rows
-from levers.core.certificates.sums import dp_bound
+from levers.core.certificates.certificate import stakes_tolerance
+from levers.core.certificates.sums import dp_bound, stakes_bound
 from levers.core.codec import from_json, to_json
 from levers.core.model import permutation
 from levers.core.model.permutation import log_subset_mgf, subset_sum_limits
@@ -61,7 +62,7 @@ def test_a_verdict_says_everything() -> None:
     assert verdict.within <= 0.5
     assert verdict.certificate == "slippage"
     assert verdict.noise == "known, sd 1"
-    assert verdict.rules == 3
+    assert verdict.rules == 4
     assert verdict.guarantee.endswith("at most 3 factors that matter")
     assert [remark.kind for remark in verdict.provisos] == ["equal gaps", "pooled selection"]
     assert sum(n for _, n in verdict.runs_by_stage) == verdict.n_runs == sum(b.n_runs for b in verdict.blocks)
@@ -300,11 +301,11 @@ def test_a_configuration_of_equals_is_the_bound_of_one_design() -> None:
     scale = 12.0
     levels = (2, 3, 3, 5)
     configuration = tuple((m, math.sqrt(m) / scale) for m in levels)
-    assert dp_bound(levels, scale) <= configuration_bound(configuration, 1.0) * 1.001
-    assert configuration_bound(configuration, 1.0) <= 1.02 * dp_bound(levels, scale)
+    assert dp_bound(levels, scale) <= stakes_bound(configuration, 1.0) * 1.001
+    assert stakes_bound(configuration, 1.0) <= 1.02 * dp_bound(levels, scale)
     finer = (*configuration[:-1], (5, math.sqrt(5) / scale / 3))
-    assert configuration_bound(finer, 1.0) < configuration_bound(configuration, 1.0)
-    assert configuration_bound((), 1.0) == 0.0
+    assert stakes_bound(finer, 1.0) < stakes_bound(configuration, 1.0)
+    assert stakes_bound((), 1.0) == 0.0
 
 
 def test_runs_to_go_are_enough_and_the_tolerance_is_the_least() -> None:
@@ -312,9 +313,9 @@ def test_runs_to_go_are_enough_and_the_tolerance_is_the_least() -> None:
     n = runs_to_go(configuration, [1.0] * 3, 0.5, 0.09)
     for factor, enough in ((1.0, True), (0.97, False)):
         later = tuple((m, (s**-2 + factor * n / m) ** -0.5) for m, s in configuration)
-        assert (configuration_bound(later, 0.5) <= 0.09) == enough
-    least = certified_tolerance(configuration, 0.5, 0.09)
-    assert configuration_bound(configuration, least) <= 0.09 < configuration_bound(configuration, 0.99 * least)
+        assert (stakes_bound(later, 0.5) <= 0.09) == enough
+    least = stakes_tolerance(configuration, 0.09)
+    assert stakes_bound(configuration, least) <= 0.09 < stakes_bound(configuration, 0.99 * least)
 
 
 def test_the_fit_is_least_squares_with_a_constant_for_each_block() -> None:

@@ -140,7 +140,7 @@ def test_reading_decides_nothing(sample: Path, tmp_path: Path, monkeypatch: pyte
 
     for name in ("make_algorithm", "restore_algorithm", "check_choice", "check_count"):
         monkeypatch.setattr(f"levers.studies.spec.{name}", forbidden)
-    for name in ("check_positive", "check_probability"):
+    for name in ("check_scale", "check_probability"):
         monkeypatch.setattr(f"levers.algorithms.base.{name}", forbidden)
     for name in json.loads(sample.with_suffix(".json").read_text()):
         study = levers.load_study(name, f"sqlite:///{copy}")

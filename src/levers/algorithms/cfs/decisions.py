@@ -18,9 +18,13 @@ from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
 
 EQUAL_GAPS = Remark(
+    "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
+)
+"""What a selection by the slippage certificate rests on besides what is proven, in the words of earlier versions."""
+EQUAL_GAPS_OF_FOUR = Remark(
     "equal gaps", "for factors of four levels or more, equal gaps are taken as the worst case (checked numerically)"
 )
-"""What a selection by the slippage certificate rests on besides what is proven."""
+"""The same since three levels are proven (docs/theory/slippage.md)."""
 Losses = tuple[tuple[float | None, ...], ...]
 Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
 
@@ -154,9 +158,13 @@ class Prospect:
         return more + (scale / self.tolerance) ** 2
 
 
-def look_factors(state: CfsState, n_levels: tuple[int, ...]) -> tuple[tuple[int, bool], ...]:
-    """The factors that a look varies: how many levels are in play, and whether those are all."""
-    return tuple((len(state.active[k]), len(state.active[k]) == n_levels[k]) for k in state.open_factors)
+def look_factors(
+    state: CfsState, n_levels: tuple[int, ...], tied: tuple[int, ...] = ()
+) -> tuple[tuple[int, bool], ...]:
+    """The factors that a look varies: how many levels are in play, and whether those are all and may be dismissed."""
+    return tuple(
+        (len(state.active[k]), len(state.active[k]) == n_levels[k] and k not in tied) for k in state.open_factors
+    )
 
 
 def after_look(
@@ -167,6 +175,7 @@ def after_look(
     effects: tuple[NDArray[np.float64], ...],
     root_n: float,
     n_levels: tuple[int, ...],
+    tied: tuple[int, ...] = (),
 ) -> CfsState:
     """The state with the look's dismissals and drops, on top of what screening has dropped.
 
@@ -178,7 +187,7 @@ def after_look(
     for k, varied, values in zip(factors, levels, effects, strict=True):
         error = math.sqrt(len(varied)) / root_n
         best = int(np.argmax(values))
-        whole = len(varied) == n_levels[k]
+        whole = len(varied) == n_levels[k] and k not in tied
         if whole and varied[best] in active[k] and look.dismisses(values, error):
             leaders[k] = varied[best]
             closed.add(k)

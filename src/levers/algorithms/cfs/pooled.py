@@ -597,7 +597,9 @@ class Pooled(Algorithm):
         for block in state.blocks:
             stages = add_runs(stages, block.stage, block.n_runs)
         known = self.problem.noise_sd is not None
-        provisos = [decisions.EQUAL_GAPS, NEARLY_INDEPENDENT] if state.certified is not None else [NOTHING_CERTIFIED]
+        provisos = (
+            [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT] if state.certified is not None else [NOTHING_CERTIFIED]
+        )
         if self.aim == BEST and state.certified is not None and len(state.blocks) > 1:
             provisos.append(CHOSEN_ROWS)
         return Verdict(

@@ -7,8 +7,8 @@ made other designs."""
 CERTIFY, BEST = "certify", "best"
 AIMS = (CERTIFY, BEST)
 """What the next runs serve: the smallest tolerance that can be certified, or the setting recommended at the end."""
-POOLED_RULES = 3
-"""The same of a study whose answer comes from all its runs."""
+POOLED_RULES, SPARSE_RULES = 3, 4
+"""The same of studies whose answer comes from all their runs, and of those that find few parents among many factors."""
 NOISES = ("gaussian", "subgaussian")
 WHOLE_BLOCK = 2**40
 """A batch size for studies: they hand out runs one by one, so a block may as well be planned at once."""
@@ -34,6 +34,8 @@ USUAL_NOISE = 2.0  # tolerances: what the first block takes the noise for while 
 TO_MEASURE = 2.2  # runs per parameter, at least, of a first block that has to tell the noise as well
 
 # pooled studies
+SPARSE_PARAMETERS = 300  # from so many on, with few parents among them, fewer runs than parameters find these
+SPARSE_SHARE = 0.25  # of all factors, that may be parents for that
 MOST_POOLED_LEVELS = 1500  # of all factors together: the information matrix has the square of it
 POOLED_GROWTH = 0.45  # a later block has at least this share of the runs so far,
 POOLED_NEXT = 1.0  # and so many runs per parameter still open

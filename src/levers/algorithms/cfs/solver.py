@@ -11,9 +11,10 @@ from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled import Pooled, PooledState
 from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES
+from levers.algorithms.cfs.sparse import Sparse
+from levers.algorithms.cfs.sparse_state import SparseState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
-from levers.core.designs.design import Design
 from levers.core.model.choices import Parts
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_scale
@@ -57,7 +58,7 @@ class Cfs(Algorithm):
             check_choice("aim", self.aim, AIMS)
         if self.min_effect is not None:
             check_scale("min_effect", self.min_effect)
-        _ = self.pooled if self.pools else self.two_stage  # which checks the rest
+        _ = self._new  # which checks the rest
 
     @classmethod
     def study_options(cls, n_factors: int) -> dict[str, Any]:
@@ -76,6 +77,7 @@ class Cfs(Algorithm):
             budget=self.budget,
             batch_size=self.batch_size,
             most_cells=self.most_cells,
+            tied=tuple(k for k, parts in enumerate(self.parts) if parts),
         )
 
     @cached_property
@@ -84,30 +86,50 @@ class Cfs(Algorithm):
         aim = self.aim or (BEST if self.budget is not None else CERTIFY)
         return Pooled(self.problem, self.max_parents, self.budget, self.batch_size, self.most_cells, self.parts, aim)
 
+    @cached_property
+    def sparse(self) -> Sparse:
+        """The rules that find few parents among very many factors."""
+        assert self.max_parents is not None  # see is_sparse
+        return Sparse(self.problem, self.max_parents, self.batch_size, self.most_cells)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a new study looks for few parents among very many factors, in fewer runs than parameters."""
+        n_factors = self.space.n_factors
+        few = self.max_parents is not None and self.max_parents <= settings.SPARSE_SHARE * n_factors
+        many = sum(self.space.n_levels) - n_factors >= settings.SPARSE_PARAMETERS
+        return few and many and self._is_simple and self.budget is None and not any(self.parts)
+
+    @property
+    def _is_simple(self) -> bool:
+        gaussian = self.noise == NOISES[0] and self.certificate == CERTIFICATES[0]
+        return gaussian and (self.min_effect is None or (self.budget is not None and self.aim != CERTIFY))
+
     @property
     def pools(self) -> bool:
         """Whether a new study chooses by all its runs.
 
         A complete proof, noise of any shape, and the look that a least effect pays for need fresh runs to select on.
         """
-        simple = self.noise == NOISES[0] and self.certificate == CERTIFICATES[0]
-        looks = self.min_effect is not None and (self.budget is None or self.aim == CERTIFY)
-        return simple and not looks and sum(self.space.n_levels) <= settings.MOST_POOLED_LEVELS
+        return self._is_simple and sum(self.space.n_levels) <= settings.MOST_POOLED_LEVELS
+
+    @property
+    def _new(self) -> TwoStage | Pooled | Sparse:
+        """The rules of a new study."""
+        return self.sparse if self.is_sparse else self.pooled if self.pools else self.two_stage
 
     def start(self) -> Any:
         """All levels in play, no runs."""
-        return self.pooled.start() if self.pools else self.two_stage.start()
+        return self._new.start()
 
     def batch(self, state: Any, seed: int) -> Batch:
         """The next runs of the block whose design has this seed."""
         return self._rules(state).batch(state, seed)
 
-    def design(self, state: Any, seed: int) -> Design:
-        """The design of the current block, from its seed: always the same one."""
-        return self._rules(state).design(state, seed)
-
-    def _rules(self, state: Any) -> TwoStage | Pooled:
+    def _rules(self, state: Any) -> TwoStage | Pooled | Sparse:
         """The rules that a state was begun under: a study keeps to them."""
+        if isinstance(state, SparseState):
+            return self.sparse
         return self.pooled if isinstance(state, PooledState) else self.two_stage
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:

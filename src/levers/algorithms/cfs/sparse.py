@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Remark, Verdict, add_runs
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.decisions import EQUAL_GAPS, Intervals, Losses
+from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, Intervals, Losses
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
-from levers.algorithms.cfs.sparse_certificate import Configuration, certified_tolerance, runs_to_go
+from levers.algorithms.cfs.sparse_certificate import Configuration, runs_to_go
 from levers.algorithms.cfs.sparse_finding import beyond_chance, level_groups, unexplained_variance
 from levers.algorithms.cfs.sparse_state import (
     ParentFit,
@@ -30,10 +30,11 @@ from levers.algorithms.cfs.sparse_state import (
     is_balanced,
     level_counts,
 )
-from levers.core.certificates.certificate import LEAST_FAILURE_PROB, certified_levels, scale_needed
+from levers.core.certificates.certificate import certified_levels, check_failure_prob, scale_needed, stakes_tolerance
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import anytime_noise_bound, anytime_radius, noise_upper_bound
 from levers.core.model.level_index import Numbers
+from levers.core.model.pooled import OutcomeSteps
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
@@ -94,10 +95,7 @@ class Sparse(Algorithm):
             check_count("batch_size", self.batch_size)
         check_count("most_cells", self.most_cells)
         _ = self.tolerance
-        if self.failure_prob < 10 * LEAST_FAILURE_PROB:
-            raise InvalidSettingError(
-                f"failure_prob must be at least {10 * LEAST_FAILURE_PROB:g} for a certificate", field="failure_prob"
-            )
+        check_failure_prob(self.failure_prob)
         most_runs = self.runs_at_once(self.problem.noise_sd or 0.0)
         if most_runs * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
@@ -301,12 +299,17 @@ class Sparse(Algorithm):
             half = NOISE_SHARE * self.failure_prob / 2
             first = len(state.blocks) == 1
             bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
-            noise_sd = min(bound, noise_sd or math.inf)
+            noise_sd = max(min(bound, noise_sd or math.inf), self._least_noise(state))
         assert noise_sd is not None  # known, or just bounded
         own = 2 * math.log(self.max_parents / (DROPPING_SHARE * self.failure_prob))
         rest = math.sqrt(unexplained_variance(square, n - fit.n_parameters, own))
         closed = len(state.found) == self.max_parents
         return replace(state, noise_sd=noise_sd, spread=noise_sd if closed else max(noise_sd, rest), rest=rest)
+
+    def _least_noise(self, state: SparseState) -> float:
+        """What no residual can show a noise to be below: the outcomes' steps; the usual noise if all are the same."""
+        step = OutcomeSteps().add(state.outcomes).resolution
+        return settings.USUAL_NOISE * self.tolerance if step is None else step / math.sqrt(12)
 
     def _drop(self, state: SparseState, fit: ParentFit) -> SparseState:
         """Drop levels of parents found that are behind the leader by more than the radius that holds at all times."""
@@ -370,7 +373,7 @@ class Sparse(Algorithm):
     def verdict(self, state: SparseState) -> Verdict:
         """The verdict on the complete blocks."""
         assert state.noise_sd is not None  # known, or bounded after the first block
-        certified = certified_tolerance(state.at_stake, self.tolerance, self.selection_prob)
+        certified = stakes_tolerance(state.at_stake, self.selection_prob)
         effects, intervals = self._losses(state)
         stages: tuple[tuple[str, int], ...] = ()
         records = []
@@ -380,7 +383,7 @@ class Sparse(Algorithm):
             design = DESIGN if block.rows is None else "as stored"
             records.append(BlockRecord(stage, block.n_runs, block.seed, design, inflation, text))
         known = self.problem.noise_sd is not None
-        provisos = [EQUAL_GAPS, POOLED]
+        provisos = [EQUAL_GAPS_OF_FOUR, POOLED]
         if len(state.found) < self.max_parents:
             provisos.append(UNKNOWN)
         if not state.finished:

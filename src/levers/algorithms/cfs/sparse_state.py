@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.algorithms.cfs.settings import SPARSE_RULES
 from levers.core.codec import serialisable
 from levers.core.designs.random import balanced_rows
 from levers.core.model.elimination import Elimination
@@ -145,7 +146,7 @@ class SparseState:
     to_go: float | None = None
     eliminations: tuple[Elimination, ...] = ()
     finished: bool = False
-    rules: int = 3
+    rules: int = SPARSE_RULES
 
     @property
     def n_runs(self) -> int:

@@ -50,7 +50,9 @@ class TwoStage(Algorithm):
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
     of a tolerance, all runs are spent and the smallest tolerance is certified. `noise="subgaussian"` holds for any
-    noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time.
+    noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time. `tied` are factors whose
+    levels are combinations of several levers: effects of these may cancel out in the combinations allowed, so that no
+    least effect is sure to show in them, and they are never dismissed.
 
     >>> from levers import Problem, Space
     >>> cfs = TwoStage(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -70,6 +72,7 @@ class TwoStage(Algorithm):
     budget: int | None = None
     batch_size: int | None = None
     most_cells: int = settings.MOST_CELLS
+    tied: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -141,7 +144,8 @@ class TwoStage(Algorithm):
         The least effect is the look's, where one is planned, and where none pays, dismissals would cost more than they
         bring. With a budget, screening dismisses factors.
         """
-        return Knowledge(self.max_parents, self.min_effect if self.shares(state).dismissal else None)
+        dismisses = self.shares(state).dismissal > 0 and not self.tied
+        return Knowledge(self.max_parents, self.min_effect if dismisses else None)
 
     def first_screening(self) -> int | None:
         """Runs of the first screening block; None when a budget is too small to screen at all.
@@ -173,7 +177,7 @@ class TwoStage(Algorithm):
         """
         if self.min_effect is None or self.problem.tolerance is None or self.problem.noise_sd == 0:
             return False
-        whole = tuple((m, True) for m in self.n_levels)
+        whole = tuple((m, k not in self.tied) for k, m in enumerate(self.n_levels))
         levels = certified_levels(self.n_levels, self.max_parents)
         return self.paying_look(whole, levels, self.problem.noise_sd or self.tolerance) is not None
 
@@ -251,7 +255,7 @@ class TwoStage(Algorithm):
         look, noise_sd = None, self.problem.noise_sd
         if self.looks and noise_sd is not None:
             levels = certified_levels(n_levels, self.max_parents)
-            look = self.paying_look(tuple((m, True) for m in n_levels), levels, noise_sd)
+            look = self.paying_look(tuple((m, k not in self.tied) for k, m in enumerate(n_levels)), levels, noise_sd)
         return CfsState(
             stage=LOOK if look is not None else SELECTION if first is None else SCREENING,
             target=look.n_runs if look is not None else float(first or self.budget or 0),
@@ -363,7 +367,9 @@ class TwoStage(Algorithm):
         effects = self._fair_effects(design, estimate, before.noise_sd, seed, single=True)
         root_n = math.sqrt(design.n_runs / design.single_inflation) / before.noise_sd
         varied = tuple(before.active[k] for k in before.open_factors)
-        return decisions.after_look(state, state.look, before.open_factors, varied, effects, root_n, self.n_levels)
+        return decisions.after_look(
+            state, state.look, before.open_factors, varied, effects, root_n, self.n_levels, self.tied
+        )
 
     def _fair_effects(
         self, design: Design, estimate: BlockEstimate, noise_sd: float, seed: int, single: bool
@@ -450,7 +456,7 @@ class TwoStage(Algorithm):
         sizes = state.open_sizes
         if self.looks_in(state) and not state.looked and state.noise_sd > 0:
             at_stake = state.at_stake(self.max_parents)
-            look = self.paying_look(decisions.look_factors(state, self.n_levels), at_stake, state.noise_sd)
+            look = self.paying_look(decisions.look_factors(state, self.n_levels, self.tied), at_stake, state.noise_sd)
             if look is not None:
                 return replace(state, stage=LOOK, look=look, target=look.n_runs)
         following = decisions.next_block(sizes, state.n_runs)
@@ -561,7 +567,11 @@ class TwoStage(Algorithm):
             certificate=self.bound if bounded else "anytime",
             noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
             problem=self.problem,
-            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
+            options=tuple(
+                (f.name, getattr(self, f.name))
+                for f in fields(self)
+                if f.init and f.name != "problem" and (f.name != "tied" or self.tied)  # verdicts of before have none
+            ),
             blocks=state.blocks,
             rules=state.rules,
         )

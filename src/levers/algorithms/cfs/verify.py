@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Verdict
 from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.settings import POOLED_RULES, RULES
+from levers.algorithms.cfs.settings import POOLED_RULES, RULES, SPARSE_RULES
+from levers.algorithms.cfs.sparse import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
 from levers.core.validation import check_outcomes
@@ -47,19 +48,19 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """
     if verdict.problem is None or verdict.algorithm != "cfs":
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
-    if verdict.rules not in (RULES, POOLED_RULES):
+    if verdict.rules not in (RULES, POOLED_RULES, SPARSE_RULES):
         raise InvalidSettingError(_ANOTHER_VERSION)
     if any(block.design in ("as run", "as stored") for block in verdict.blocks):
         raise InvalidSettingError(
             "this verdict rests on imported or corrected runs, whose designs do not follow from seeds"
         )
     y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
-    rules = {RULES: TwoStage, POOLED_RULES: Pooled}[verdict.rules]
-    cfs = rules(verdict.problem, **dict(verdict.options))
+    rules: dict[int, Any] = {RULES: TwoStage, POOLED_RULES: Pooled, SPARSE_RULES: Sparse}
+    cfs = rules[verdict.rules](verdict.problem, **dict(verdict.options))
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs
-        if not done:  # later designs may differ because outcomes do
+        if not done and not isinstance(cfs, Sparse):  # later designs may differ because outcomes do
             design = cfs.design(state, block.seed)
             like = (design.n_runs, design.kind) == (block.n_runs, block.design)
             if like and design.digest != block.digest:  # the same kind and length, but other rows

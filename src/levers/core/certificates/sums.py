@@ -20,6 +20,7 @@ Values: TypeAlias = NDArray[np.float64]
 """V at the points of the grid."""
 Stakes: TypeAlias = Sequence[tuple[int, float]]
 """What may still be lost, factor by factor: the number of levels in play, and the standard error of their means."""
+_SMALLEST = 10.0  # standard errors over sqrt(levels) are told apart down to the largest one over this
 _ALIKE = 1.006  # standard errors within this ratio are taken for the larger one
 _FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _BLOCK = 8  # gaps over which increments are bounded together
@@ -73,9 +74,14 @@ def stakes_bound(stakes: Stakes, tolerance: float) -> float:
 
 
 def _shared_steps(stakes: Stakes) -> list[tuple[int, float, int]]:
-    """Stakes with as many levels and nearly the same standard error together: levels, the largest error, how many."""
+    """Stakes with as many levels and nearly the same standard error together: levels, the largest error, how many.
+
+    Errors that are very small beside the largest are raised, so that one grid serves all.
+    """
+    least = max(error / math.sqrt(m) for m, error in stakes) / _SMALLEST
+    raised = [(m, max(error, least * math.sqrt(m))) for m, error in stakes]
     steps: list[tuple[int, float, int]] = []
-    for m, error in sorted(stakes, key=lambda stake: (stake[0], -stake[1])):
+    for m, error in sorted(raised, key=lambda stake: (stake[0], -stake[1])):
         if steps and steps[-1][0] == m and error > steps[-1][1] / _ALIKE:
             steps[-1] = (m, steps[-1][1], steps[-1][2] + 1)
         else:
