@@ -178,13 +178,14 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a state says of itself: the leading levels, what was ruled out, the noise reckoned with, and whether it is
-    the end."""
+    """What a state says of itself: the leading levels, what was ruled out, the noise reckoned with, whether it is the
+    end, and whether tied levers are fitted by their parts."""
 
     leaders: tuple[int, ...] = ()
     eliminations: tuple[Elimination, ...] = ()
     noise_sd: float | None = None
     finished: bool = False
+    by_parts: bool = False
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _pair_cells(found: Additivity, check: PairCheck) -> Row:
 
 
 def _advice(view: StudyView) -> str:
-    if len(view.state.spec.fitted) < 2:
+    if len(view.state.fitted) < 2:
         return "The certificate needs no such check here."
     if view.is_finished:
         return "The study has ended: a new one with more runs could tell."

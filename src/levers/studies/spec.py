@@ -102,15 +102,13 @@ class StudySpec:
             extra["parts"] = self.parts
         return {**dict(self.options), **extra}
 
-    @cached_property
-    def choices(self) -> Choices:
+    def choices(self, by_parts: bool) -> Choices:
         """The levers as the algorithm chooses among them, and what additive fits are made of."""
-        return Choices(self.inner.n_levels, self.parts)
+        return Choices(self.inner.n_levels, self.parts if by_parts else ())
 
-    @cached_property
-    def fitted(self) -> tuple[Factor, ...]:
-        """The factors of the additive model: the levers themselves, but for those that were merged on purpose."""
-        if not any(self.parts):
+    def fitted(self, by_parts: bool) -> tuple[Factor, ...]:
+        """The factors of the additive model: where it is fitted by parts, the levers that are tied stay themselves."""
+        if not by_parts:
             return self.inner.factors
         return tuple(
             factor

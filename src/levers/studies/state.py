@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from levers.algorithms.base import Batch, Progress
-from levers.core.space import Assignment, Codes
+from levers.core.model.choices import Choices
+from levers.core.space import Assignment, Codes, Factor
 from levers.errors import StudyError
 from levers.studies import events
 from levers.studies.events import Imported, Numbers, Record, Values
@@ -182,6 +183,16 @@ class StudyState:
     def progress(self) -> Progress:
         """What the algorithm's state says of itself."""
         return self.spec.solver.progress(self.known[-1]) if self.known else Progress()
+
+    @property
+    def choices(self) -> Choices:
+        """The levers as the algorithm chooses among them, and what its additive fit is made of."""
+        return self.spec.choices(self.progress.by_parts)
+
+    @property
+    def fitted(self) -> tuple[Factor, ...]:
+        """The factors of that fit."""
+        return self.spec.fitted(self.progress.by_parts)
 
     @property
     def n_past_used(self) -> int:

@@ -655,7 +655,9 @@ class Pooled(Algorithm):
 
     def progress(self, state: PooledState) -> Progress:
         """Leaders, eliminations and the noise that is reckoned with."""
-        return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
+        return Progress(
+            state.leaders, state.eliminations, state.noise_sd, state.finished, by_parts=self.choices.is_tied
+        )
 
 
 @lru_cache(maxsize=4)

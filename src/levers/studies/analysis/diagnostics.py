@@ -114,7 +114,7 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
         return Residuals(
             none, none, none, nobody, nobody, (), 0, None, assumed, assumed is not None, None, None, None, 0, none, none
         )
-    choices = state.spec.choices
+    choices = state.choices
     model = Additive.of(choices.rows(runs.codes), runs.values, choices.sizes, most_runs=n)
     e, room = model.residuals, 1 - model.leverages()
     sd = math.sqrt(model.square / model.dof) if model.dof > 0 and not model.is_exact else None
@@ -158,13 +158,13 @@ def additivity(state: StudyState) -> Additivity:
     >>> additivity(study.state).reason
     'no block of runs is complete yet'
     """
-    names, runs = tuple(factor.name for factor in state.spec.fitted), _runs(state, with_open=False)
+    names, runs = tuple(factor.name for factor in state.fitted), _runs(state, with_open=False)
     n_looks = max(sum(block.role != OPEN for block in state.blocks), 1)
     level = ALARM / (n_looks * (n_looks + 1))
     if len(runs.values) == 0 or len(names) < 2:
         reason = "no block of runs is complete yet" if len(names) > 1 else "a single lever has nothing to interact with"
         return Additivity(names, len(runs.values), None, (), (), (), None, level, f"not tested: {reason}", reason)
-    codes, sizes = state.spec.choices.rows(runs.codes), list(state.spec.choices.sizes)
+    codes, sizes = state.choices.rows(runs.codes), list(state.choices.sizes)
     blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
     if state.spec.solver.compares_within_blocks and blocks.max() > 0:
         codes, sizes = np.column_stack([codes, blocks.astype(np.int16)]), [*sizes, int(blocks.max()) + 1]
@@ -249,14 +249,14 @@ def _suspects(
 
 def can_merge(state: StudyState, pair: PairCheck) -> bool:
     """Whether a study can go on with two of its levers as one."""
-    sizes = state.spec.choices.sizes
+    sizes = state.choices.sizes
     return state.spec.solver.absorbs_runs and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
 
 
 def _words(
     state: StudyState, model: Additive, screen: PairScreen, suspects: tuple[PairCheck, ...], lacking: LackOfFit | None
 ) -> Iterator[str]:
-    factors = state.spec.fitted
+    factors = state.fitted
     for pair in suspects:
         first, second = factors[pair.first], factors[pair.second]
         n_cells = first.n_levels * second.n_levels

@@ -39,7 +39,7 @@ class Estimates:
     def of(cls, state: StudyState) -> "Estimates":
         """Fit everything that counts."""
         codes, values = counted_runs(state)
-        choices = state.spec.choices
+        choices = state.choices
         if not len(values):
             return cls(None, state.spec.sign, choices)
         moments = Moments.empty(choices.sizes).add(choices.rows(codes), state.spec.sign * values)

@@ -207,7 +207,7 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}
         for i, group in enumerate(merging.groups):
             names = tuple(merging.outer.names[k] for k in group)
-            if len(group) > 1 and state.spec.parts and state.spec.parts[i]:
+            if len(group) > 1 and state.progress.by_parts and state.spec.parts[i]:
                 text = (
                     f"{' and '.join(names)} are chosen together, among the combinations allowed; their effects add up"
                 )
