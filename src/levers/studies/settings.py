@@ -61,6 +61,13 @@ SETTINGS = (
         AIMS,
         _STUDY,
     ),
+    Setting(
+        "effect_sd",
+        "positive",
+        "the spread of effects",
+        "Standard deviation of effects, to simulate what a budget achieves; that of the noise if not given.",
+        faces=(PLAN,),
+    ),
     Setting("algorithm", "text", "the algorithm", "See `levers algorithms`.", "cfs", faces=(CREATE,)),
     Setting("forbidden", "combinations", "what is forbidden", "Levels that cannot be run together.", (), (), _STUDY),
     Setting("merged", "groups", "what is merged", "Levers that influence each other, studied as one.", (), (), _STUDY),
