@@ -122,6 +122,9 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
     heading, rows = f"what each level loses against the {view.lead} one", view.effects
     if not [row for row in rows if row.loss is not None and row.standing != view.lead]:
         why = "the outcomes so far do not tell levels apart" if view.state.n_complete else "no outcome was told"
+        if view.is_finished:
+            caption = f"{view.n_runs:,} runs are too few to tell levels apart."
+            return Facts(view.title, heading, caption, caption, ("what", "runs"), [("runs made", str(view.n_runs))])
         return nothing_yet(heading, f"{why}. Ask for runs and tell their outcomes.", view)
     header = ("factor", "level", "runs", "loss", "low", "high", "standing", "ruled out after")
     words, cells = [], []

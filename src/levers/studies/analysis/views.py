@@ -73,7 +73,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a study stands. If it stops now its setting is `within` so much of the best (None: nothing is certified)."""
+    """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified."""
 
     name: str
     state: str
