@@ -69,7 +69,7 @@ def test_the_api_takes_an_aim(client: TestClient) -> None:
     refused = client.post(
         "/api/v1/studies", json={**body, "name": "b", "budget": None, "tolerance": 1.0, "aim": "best"}
     )
-    assert refused.status_code == 400
+    assert refused.status_code == 422
     assert "aim" in refused.text
 
 
