@@ -31,6 +31,7 @@ def problems(**changes: object) -> set[str]:
         ({"seed": "x"}, "seed"),
         ({"tolerance": "-1"}, "tolerance"),
         ({"goal": "both"}, "goal"),
+        ({"aim": "best"}, "aim"),
         ({"name": " "}, "name"),
         ({"name": "-x"}, "name"),
     ],

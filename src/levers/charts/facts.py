@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
+from levers.studies.analysis.describe import promise
 from levers.studies.analysis.views import EffectRow
 
 T = TypeVar("T")
@@ -121,6 +122,9 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
     heading, rows = f"what each level loses against the {view.lead} one", view.effects
     if not [row for row in rows if row.loss is not None and row.standing != view.lead]:
         why = "the outcomes so far do not tell levels apart" if view.state.n_complete else "no outcome was told"
+        if view.is_finished:
+            caption = f"{view.n_runs:,} runs are too few to tell levels apart."
+            return Facts(view.title, heading, caption, caption, ("what", "runs"), [("runs made", str(view.n_runs))])
         return nothing_yet(heading, f"{why}. Ask for runs and tell their outcomes.", view)
     header = ("factor", "level", "runs", "loss", "low", "high", "standing", "ruled out after")
     words, cells = [], []
@@ -228,6 +232,10 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     if not view.state.spec.solver.certifies_early:
         return _counted(heading, view)
     points = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)]
+    if not points and view.is_finished:
+        caption = f"{view.n_runs:,} runs certify nothing: they are too few to tell all levels apart."
+        rows = [("runs made", str(view.n_runs), number(None))]
+        return Facts(view.title, heading, caption, caption, FORECAST_HEADER, rows)
     if not points:
         why = "nothing can be certified before a block of runs is complete. Ask for runs and tell their outcomes:"
         return nothing_yet(heading, f"{why} {view.status.to_go}.", view)
@@ -241,7 +249,7 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows.append(("likely end", str(end[0]), number(spec.tolerance)))
         rows.append(("end in the worst case", str(end[1]), number(spec.tolerance)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
-    caption = f"After {now:,} runs the {view.lead} setting is within {within:.4g} of the best with probability {sure}"
+    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended)}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]

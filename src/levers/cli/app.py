@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
     "plan": (
         "research:plan",
-        "Say how many runs a study takes, what each assumption buys, and how far from the limits that is.",
+        "Say how many runs a study takes and how far from the limits that is, or what a budget of runs will do.",
     ),
     "compare": ("research:compare", "Compare algorithms on the same random worlds of the paper."),
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
@@ -43,7 +43,7 @@ COMMANDS = {
         "results:effects",
         "What each level loses against the leading one, with intervals that all hold at once.",
     ),
-    "forecast": ("results:forecast", "How many runs are still to go."),
+    "forecast": ("results:forecast", "How many runs are still to go, and what is certified if the study stops now."),
     "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3 while the study is not finished."),
     "trials": ("results:trials", "List the trials."),
     "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),

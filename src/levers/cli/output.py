@@ -88,15 +88,15 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
     found, any_negative = set(verdict.parents or ()), False
+    unsure = "no sign of it" if verdict.tolerance is not None else "not known"
+    unsure = "not looked for" if verdict.parents is None else unsure
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
         losses = [_loss(loss) for loss in verdict.effects[k]] if verdict.effects else []
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
-        matters = (
-            "yes" if factor.name in found else "no sign of it" if verdict.parents is not None else "not looked for"
-        )
+        matters = "yes" if factor.name in found else unsure
         table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
     out.print(table)
     if any_negative and SELECTION in dict(verdict.runs_by_stage):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
+from levers.experiments.plan import NOISE_SD, Plan
 from levers.experiments.plan import plan as make_plan
 from levers.experiments.runner import run_on_world
 from levers.progress import progress_bar
@@ -46,6 +48,8 @@ _ROWS = {
     "lower_bound": "limit of any method, on its worst effects",
     "null_bound": "limit of any method, if no factor matters",
 }
+_COMPARED = ("modl_runs", "one_at_a_time_runs", "necessary_runs", "lower_bound", "null_bound")
+"""What the certificate of a budget is compared with."""
 
 
 def level_counts(text: str) -> list[int]:
@@ -63,39 +67,44 @@ def level_counts(text: str) -> list[int]:
     return sizes
 
 
-@with_settings(PLAN, noise_sd=1.0)
+@with_settings(PLAN)
 def plan(
     levels: Annotated[str, typer.Option(help="Levels of each factor: 4x10, or 3,4,5, or a mix.")],
     output: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     **settings: Any,
 ) -> None:
-    """Say how many runs a study takes, what each assumption buys, and how far from the limits that is.
+    """Say how many runs a study takes and how far from the limits that is, or what a budget of runs will do.
 
     \b
     Examples:
       levers plan --levels 4x10 --tolerance .5 --noise-sd 1
-      levers plan --levels 3,4,5,2 --budget 200
+      levers plan --levels 3,4,5,2 --budget 200 --expected-noise 2
       levers plan --levels 5x30 --tolerance .5 --max-parents 4 --format json
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
-    found = make_plan(level_counts(levels), **settings)
+    assumed = settings["noise_sd"] is None and settings["expected_noise"] is None
+    found = make_plan(level_counts(levels), **{**settings, **({"noise_sd": NOISE_SD} if assumed else {})})
     if output == "json":
         say_json(found)
         return
     out = console()
+    _print_budget(out, found) if found.budget is not None else _print_runs(out, found)
+    if assumed:
+        out.print(f"\nNoise sd {NOISE_SD:g} assumed; give --noise-sd or --expected-noise.", highlight=False)
+
+
+def _noise_words(found: Plan) -> str:
+    return f"noise sd {found.noise_sd:g}" + ("" if found.noise_known else " expected, and learned by the study")
+
+
+def _print_runs(out: Console, found: Plan) -> None:
+    """A plan for a tolerance: how many runs."""
     out.print(
         f"[bold]{found.n_factors} factors[/bold], within {found.tolerance:.3g} of the best with probability "
-        f"{1 - found.failure_prob:.0%}, noise sd {found.noise_sd:g}\n"
+        f"{1 - found.failure_prob:.0%}, {_noise_words(found)}\n"
     )
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("runs", justify="right", style="bold")
-    table.add_column("what for")
-    for name, text in _ROWS.items():
-        value = getattr(found, name)
-        if value is not None:
-            table.add_row(f"{value:,}" if value < 10**15 else f"10^{len(str(value)) - 1}", text)
-    out.print(table)
+    _print_counts(out, {text: getattr(found, name) for name, text in _ROWS.items()})
     trade = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     trade.add_column("tolerance", justify="right")
     trade.add_column("runs of one design", justify="right", style="bold")
@@ -105,6 +114,48 @@ def plan(
     if found.over_lower_bound is not None:
         ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
         out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")
+
+
+def _print_budget(out: Console, found: Plan) -> None:
+    """A plan for a budget: what so many runs do, and half and twice as many."""
+    out.print(f"[bold]{found.n_factors} factors, {found.budget:,} runs[/bold], {_noise_words(found)}\n")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("runs", f"certified with probability {1 - found.failure_prob:.0%}", "typical loss", "standard error"):
+        table.add_column(name, justify="right", style="bold" if name == "runs" else "")
+    for row in found.budgets:
+        certified = "nothing" if row.tolerance is None else f"within {row.tolerance:.3g}"
+        lost = ("-", "-") if row.loss is None else (f"{row.loss:.2g}", f"{row.loss_error:.1g}")
+        lost = ("none seen", "-") if row.loss == 0 else lost
+        table.add_row(f"{row.runs:,}", certified, *lost)
+    out.print(table)
+    n_worlds = found.budgets[0].n_worlds
+    said = ["Certified: how far from the best the setting can be, if nothing can be ruled out (--aim certify)."]
+    if n_worlds:
+        said.append(
+            f"Typical loss: how far from the best the setting recommended is on average (--aim best), in {n_worlds} "
+            f"simulated studies with effects of sd {found.effect_sd:g} (--effect-sd)."
+        )
+    else:
+        said.append("No typical loss: such studies take too long to be simulated here.")
+    if any(row.tolerance is None for row in found.budgets):
+        said.append(f"Fewer than {found.least_certified:,} runs certify nothing, and still recommend a setting.")
+    if not found.noise_known:
+        said.append(f"The noise is not known: everything is for one of sd {found.noise_sd:g}, and grows with it.")
+    for line in said:
+        out.print(line, highlight=False)
+    if found.tolerance is not None:
+        out.print(f"\nWithin {found.tolerance:.3g} takes, by other ways:", highlight=False)
+        _print_counts(out, {text: getattr(found, name) for name, text in _ROWS.items() if name in _COMPARED})
+
+
+def _print_counts(out: Console, counts: Mapping[str, int | None]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("runs", justify="right", style="bold")
+    table.add_column("what for")
+    for text, value in counts.items():
+        if value is not None:
+            table.add_row(f"{value:,}" if value < 10**15 else f"10^{len(str(value)) - 1}", text)
+    out.print(table)
 
 
 def parse_range(text: str) -> tuple[int, int]:

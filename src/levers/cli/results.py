@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levers.algorithms.base import PAST
+from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
-from levers.studies.analysis.describe import several, when
+from levers.studies.analysis.describe import promise, several, when
 from levers.studies.analysis.views import EffectRow
 from levers.studies.sheets.cells import level_text
 
@@ -50,9 +50,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {found.note}")
     if best is not None:
         typer.echo(f"  {'chosen' if finished else 'leading'}: {_settings(best.params)}")
-        if best.within is not None:
-            sure = f"{1 - study.spec.failure_prob:.0%}" + ("" if finished else ", at whatever time you look")
-            typer.echo(f"  within {best.within:.3g} of the best with probability {sure}")
+        typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished)}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
     for correction in study.corrections()[-5:]:
@@ -75,7 +73,7 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
 
 @on_study()
 def forecast(at: Reached, output: FormatOption = Format.table) -> None:
-    """How many runs are still to go.
+    """How many runs are still to go, and what is certified if the study stops now.
 
     \b
     Example:
@@ -84,6 +82,8 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
     found = at.study.forecast()
     if output is Format.table:
         typer.echo(str(found))
+        if (best := at.study.best()) is not None:
+            typer.echo(_promise(best.within, at.study.spec.failure_prob, at.study.is_finished))
     elif output is Format.json:
         say_json(found)
     else:
@@ -109,7 +109,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     if output is Format.table:
         print_verdict(console(), found)
         typer.echo(f"Set {_settings(params)}.")
-        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {found.statement}.")
+        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {_grounds(found)}.")
         stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
         past = dict(found.runs_by_stage).get(PAST, 0)
         typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
@@ -127,6 +127,17 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
     say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
+
+
+def _promise(within: float | None, failure_prob: float, finished: bool) -> str:
+    return promise(None if within is None else f"{within:.3g}", f"{1 - failure_prob:.0%}", finished)
+
+
+def _grounds(found: Verdict) -> str:
+    """What the guarantee rests on; where nothing is certified there is none, and only why."""
+    if found.tolerance is not None:
+        return found.statement
+    return "; ".join(remark.text for remark in (*found.provisos, *found.doubts))
 
 
 def _settings(params: Mapping[str, Level]) -> str:

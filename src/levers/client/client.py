@@ -7,7 +7,7 @@ from levers.client.study import RemoteStudy, built, status, study_path
 from levers.client.transport import Transport
 from levers.core.space import Level, Space
 from levers.errors import NoSuchStudyError
-from levers.experiments.plan import Plan, TradeOff
+from levers.experiments.plan import Budget, Plan, TradeOff
 from levers.studies.analysis.views import Status
 from levers.studies.settings import CREATE, PLAN, settings_of
 
@@ -55,6 +55,7 @@ class Client:
         max_parents: int | None = None,
         min_effect: float | None = None,
         budget: int | None = None,
+        aim: str | None = None,
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
@@ -117,6 +118,7 @@ class Client:
         max_parents: int | None = None,
         min_effect: float | None = None,
         budget: int | None = None,
+        effect_sd: float | None = None,
         certificate: str = "slippage",
     ) -> Plan:
         """How many runs a study takes, computed there; see `levers.plan`."""
@@ -124,7 +126,8 @@ class Client:
         body = {setting.name: given[setting.name] for setting in settings_of(PLAN)}
         body["factors"] = list(space) if isinstance(space, Sequence) else _factors(space)
         found = self._transport.change("/plan", body)
-        return built(Plan, found, trade_off=tuple(built(TradeOff, one) for one in found["trade_off"]))
+        trade_off = tuple(built(TradeOff, one) for one in found["trade_off"])
+        return built(Plan, found, trade_off=trade_off, budgets=tuple(built(Budget, one) for one in found["budgets"]))
 
 
 def _factors(space: Space | Mapping[str, Sequence[Level]]) -> list[dict[str, Any]]:

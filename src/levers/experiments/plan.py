@@ -1,30 +1,44 @@
-"""How many runs a study will take, before the first one is made."""
+"""How many runs a study will take, or what a number of runs will do, before the first one is made."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from levers.algorithms.base import Problem
+from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
-from levers.algorithms.cfs.settings import NOISES
-from levers.algorithms.cfs.two_stage import TwoStage
+from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.settings import CERTIFY, NOISES
+from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
-from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed
+from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed, stakes_tolerance
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
+from levers.core.model.moments import Moments
 from levers.core.space import Level, Space
-from levers.core.validation import check_count, check_scale
+from levers.core.validation import check_choice, check_count, check_scale
 from levers.errors import InvalidSettingError
+from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
 
-_NOISE_SD = 1.0  # what plans are made with when nothing is said about the noise
+NOISE_SD = 1.0
+"""What plans are made with when nothing is said about the noise."""
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
 _MOST_PARAMETERS = 300
 _MOST_DESIGNED = 100_000
 _MOST_RUNS = 1e15
 _MOST_LEVELS_FOR_LIMIT = 60  # factors up to which the exact fixed-size limit is computed
+_MOST_CELLS = 10**18  # a plan may be of any length
+_WORST_SHARE, _WORST_PARAMETERS = 1.05, 2.0
+"""What a pooled study takes at most over an ideal design: a share of it, and runs per parameter."""
+_UNLUCKY = 2.3
+"""Standard errors by which the estimate of an unknown noise is taken to be high, in the worst case."""
+_TRADED = (0.5, 0.7, 1.0, 1.4, 2.0)  # tolerances of the trade-off, in that of the plan
 
 
 @dataclass(frozen=True)
@@ -36,19 +50,41 @@ class TradeOff:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """So many runs: the tolerance that they certify, and what the setting recommended typically loses.
+
+    `tolerance` is None where so few runs certify nothing. `loss` is the mean true loss over `n_worlds` simulated
+    studies that aim for the best setting, `loss_error` its standard error; both are None where simulating takes too
+    long.
+    """
+
+    runs: int
+    tolerance: float | None
+    loss: float | None
+    loss_error: float | None
+    n_worlds: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Runs that a study needs, by several counts. All are for the same tolerance and failure probability.
 
     `one_shot_runs`: a single ideal design that certifies everything. `worst_case_runs`: the most that the adaptive
-    solver can take. `runs_if_nothing_matters`, `runs_if_few_matter`: about what easy cases take. `modl_runs`: the
+    solver takes, about. `runs_if_nothing_matters`, `runs_if_few_matter`: about what easy cases take. `modl_runs`: the
     paper's method when nothing can be eliminated. `one_at_a_time_runs`: the same precision, one factor moved at a time.
     `lower_bound`: mean runs that any method needs on its worst effects. `null_bound`: the same where no factor matters.
     `necessary_runs`: what the balanced rule needs at least (None where there are too many factors to compute it). Where
     the noise is not known (`noise_known`), `noise_sd` is what it is expected to turn out as, and the limits are those
     of methods that know it.
+
+    With a `budget` the study takes that many runs, whatever matters, and `budgets` says what they do, beside half and
+    twice as many: what they certify, and what they typically lose where effects have the standard deviation
+    `effect_sd`. `tolerance` is then what the budget certifies. It is None where nothing can be certified, which takes
+    `least_certified` runs: one more than there are parameters, and another where the noise is not known. Then
+    `modl_runs` and the limits are left out too.
     """
 
-    tolerance: float
+    tolerance: float | None
     failure_prob: float
     noise_sd: float
     n_factors: int
@@ -57,15 +93,19 @@ class Plan:
     worst_case_runs: int
     runs_if_nothing_matters: int
     runs_if_few_matter: int
-    modl_runs: int
+    modl_runs: int | None
     one_at_a_time_runs: int
-    lower_bound: int
-    null_bound: int
+    lower_bound: int | None
+    null_bound: int | None
     necessary_runs: int | None
     over_lower_bound: float | None
     over_necessary: float | None
     trade_off: tuple[TradeOff, ...]
     noise_known: bool = True
+    budget: int | None = None
+    budgets: tuple[Budget, ...] = ()
+    effect_sd: float | None = None
+    least_certified: int | None = None
 
 
 def plan(
@@ -73,153 +113,351 @@ def plan(
     *,
     tolerance: float | None = None,
     failure_prob: float = 0.1,
-    noise_sd: float | None = _NOISE_SD,
+    noise_sd: float | None = NOISE_SD,
     expected_noise: float | None = None,
     max_parents: int | None = None,
     min_effect: float | None = None,
     budget: int | None = None,
+    effect_sd: float | None = None,
     certificate: str = CERTIFICATES[0],
 ) -> Plan:
-    """Plan a study: how many runs for a tolerance, or with `budget` the smallest tolerance for a number of runs.
+    """Plan a study: how many runs for a tolerance, or what a `budget` of runs certifies and typically achieves.
 
     The space may also be given as a list of level counts. With `noise_sd=None`, or with `expected_noise`, the study
-    has to learn the noise, and the plan is for one that turns out as expected, by default as large as the tolerance.
+    has to learn the noise, and the plan is for one that turns out as expected: by default as large as the tolerance, or
+    1 with a budget, so that all is in units of the noise. What a budget achieves is simulated on worlds in which
+    `max_parents` factors matter, or half of them, with effects of standard deviation `effect_sd`, by default that of
+    the noise.
 
     >>> abs(plan([4] * 10, tolerance=0.5).one_shot_runs / 1114 - 1) < 0.03
     True
-    >>> known, unknown = (plan([4] * 3, tolerance=0.5, noise_sd=sd).one_shot_runs for sd in (0.5, None))
-    >>> unknown > known
-    True
+    >>> found = plan([3] * 4, budget=24)
+    >>> [(row.runs, row.tolerance is not None, row.loss < 1.5) for row in found.budgets]
+    [(12, True, True), (24, True, True), (48, True, True)]
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
-    n_levels = whole.n_levels
-    if (tolerance is None) == (budget is None):
-        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
-    given = {"tolerance": tolerance, "noise_sd": noise_sd, "expected_noise": expected_noise, "min_effect": min_effect}
-    for name, value in given.items():
-        if value is not None:
-            check_scale(name, value)
-    if expected_noise is not None and noise_sd not in (None, _NOISE_SD):
-        raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
-    if noise_sd is None or expected_noise is not None:
-        expected = tolerance if expected_noise is None else expected_noise
-        if expected is None:
-            raise InvalidSettingError(
-                "with a budget, the plan needs the noise, or what to expect of it; without it the study still works",
-                field="noise_sd",
-            )
-        factor, share = _cost_of_unknown_noise(Problem(whole, tolerance, failure_prob, None), max_parents, budget)
-        planned = plan(
-            whole,
-            tolerance=tolerance,
-            failure_prob=failure_prob - share,
-            noise_sd=factor * expected,
-            max_parents=max_parents,
-            min_effect=min_effect,
-            budget=budget,
-            certificate=certificate,
-        )
-        levels = certified_levels(n_levels, max_parents)
-        limits = _limits(levels, planned.tolerance, failure_prob, expected, min_effect, planned.one_shot_runs)
-        return replace(planned, failure_prob=failure_prob, noise_sd=expected, noise_known=False, **limits)
-    if max_parents is not None:
-        check_count("max_parents", max_parents, 1, whole.n_factors)
-    levels = certified_levels(n_levels, max_parents)
-    scale = scale_needed(levels, failure_prob, certificate)
-    if tolerance is None:
-        assert budget is not None  # one of the two is given
-        check_count("budget", budget, first_block(n_levels, estimate_noise=False))
-        tolerance = scale * noise_sd / math.sqrt(budget / _inflation(n_levels, budget))
-    problem = Problem(whole, tolerance, failure_prob, noise_sd)
-    unit = (noise_sd / tolerance) * (noise_sd / tolerance)
-    if not scale**2 * unit < _MOST_RUNS:
-        raise InvalidSettingError(
-            f"a tolerance of {tolerance:g} with noise of {noise_sd:g} takes more than {_MOST_RUNS:.0e} runs; raise it",
-            field="tolerance",
-        )
-    one_shot = max(math.ceil(scale**2 * unit), sum(m - 1 for m in n_levels) + 1)  # one run per parameter at least
-    dismiss = min_effect is not None and budget is not None
-    shares = error_shares(failure_prob, estimate_noise=False, one_shot=False, dismiss=dismiss)
-    selection = math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
-    subgaussian = certificate == CERTIFICATES[2]
-    solver = TwoStage(  # of a study of this kind: it knows its first block and its look
-        problem if budget is None else replace(problem, tolerance=None),
-        certificate=CERTIFICATES[0] if subgaussian else certificate,
-        noise=NOISES[1] if subgaussian else NOISES[0],
-        max_parents=max_parents,
-        min_effect=min_effect,
-        budget=budget,
-        most_cells=10**18,  # a plan may be of any length
-    )
-    first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
-    # each level as often as in the balanced design, with the other factors fixed, sharing one baseline
-    one_at_a_time = sum(math.ceil(one_shot / m) * (m - 1) for m in n_levels) + math.ceil(one_shot / max(n_levels))
-    quick = first + _with_design(n_levels, selection)
-    found = min(_FEW, len(levels))
-    fewer = certified_levels(sorted(n_levels)[: whole.n_factors - found] or [2], None if max_parents is None else 1)
-    few = 2 * first + math.ceil(scale_needed(fewer, shares.selection, certificate) ** 2 * unit)
-    worst = _worst_case(n_levels, levels, first, shares.selection, certificate, unit)
-    look = solver.start().look
-    if look is not None:
-        quick = _with_design(n_levels, math.ceil(look.n_runs))
-        few = math.ceil(quick + scale_needed((max(levels),), look.selection, certificate, look.reach) ** 2 * unit)
-        worst = _worst_case(n_levels, levels, quick, look.selection, certificate, unit, look.reach)
-    return Plan(
-        tolerance=tolerance,
-        failure_prob=failure_prob,
-        noise_sd=noise_sd,
-        n_factors=whole.n_factors,
-        full_factorial=whole.n_assignments,
-        one_shot_runs=one_shot,
-        worst_case_runs=worst,
-        runs_if_nothing_matters=quick,
-        runs_if_few_matter=min(few, quick),
-        modl_runs=Modl(problem, max_parents=max_parents).most_runs,
-        one_at_a_time_runs=one_at_a_time,
-        trade_off=tuple(TradeOff(tolerance * f, math.ceil(scale**2 * unit / f**2)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)),
-        **_limits(levels, tolerance, failure_prob, noise_sd, min_effect, one_shot),
-    )
+    given = (tolerance, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
+    return _Question(whole, *given).plan()
 
 
-def _limits(
-    levels: tuple[int, ...],
-    tolerance: float,
-    failure_prob: float,
-    noise_sd: float,
-    min_effect: float | None,
-    one_shot: int,
-) -> dict[str, Any]:
-    """The fields of a plan about what is known to be necessary, for methods that are told the noise."""
-    known = (levels, tolerance, failure_prob, noise_sd)
-    no_effects = null_bound(*known, min_effect or 0.0)
-    worst_case = max(worst_case_bound(*known, min_effect or 0.0), no_effects)
-    necessary = necessary_runs(*known) if len(levels) <= _MOST_LEVELS_FOR_LIMIT else None
-    return {
-        "lower_bound": math.floor(worst_case),  # rounded down, because these two bound means
-        "null_bound": math.floor(no_effects),
-        "necessary_runs": necessary,
-        "over_lower_bound": one_shot / worst_case if worst_case > 0 else None,
-        "over_necessary": one_shot / necessary if necessary else None,
-    }
+def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Plan:
+    """The plan of a space in which some factors are studied as one, from its level counts with and without that.
 
+    Fewer factors can lose less in all, but what cannot be run, or has to be told apart, never saves runs: of each count
+    of a study's runs, and of what a budget certifies and loses, the larger one is taken.
 
-def _cost_of_unknown_noise(problem: Problem, max_parents: int | None, budget: int | None) -> tuple[float, float]:
-    """How many times larger than it is the noise is taken for, about, and the failure probability spent on bounding it.
-
-    The first block gives an upper bound of the noise, and everything after is sized by that bound.
+    >>> merged_plan([15, 3], [4, 4, 3], tolerance=0.5).worst_case_runs >= plan([4, 4, 3], tolerance=0.5).worst_case_runs
+    True
     """
-    share = error_shares(problem.failure_prob, estimate_noise=True, one_shot=False).noise
-    first = TwoStage(problem, max_parents=max_parents, budget=budget).first_screening()
-    assert first is not None  # a noise that is not known is always screened for
-    dof = first - sum(m - 1 for m in problem.space.n_levels) - 1
-    return noise_upper_bound(float(dof), dof, share / 2), share
+    spaces = (Space.sized(list(merged)), Space.sized(list(apart)))
+    one, other = (_Question(space, **given).plan(MOST_WORK / 2) for space in spaces)
+    counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
+    larger: dict[str, Any] = {name: max(getattr(one, name), getattr(other, name)) for name in counts}
+    pairs = zip(one.trade_off, other.trade_off, strict=True)
+    larger["trade_off"] = tuple(TradeOff(a.tolerance, max(a.runs, b.runs)) for a, b in pairs)
+    if given.get("budget") is not None:
+        larger["budgets"] = budgets = tuple(map(_larger_budget, one.budgets, other.budgets))
+        larger["tolerance"] = budgets[-2].tolerance  # half, the budget, twice; a budget of 2 or 3 has no half
+    return replace(one, **larger)
 
 
-def _inflation(n_levels: Sequence[int], n_runs: int) -> float:
-    """What a design of so many runs loses to an ideal one."""
-    if sum(m - 1 for m in n_levels) > _MOST_PARAMETERS or n_runs > _MOST_DESIGNED:
-        return _TYPICAL_INFLATION
-    return largest_design(tuple(n_levels), n_runs, 0).inflation
+def _larger_budget(one: Budget, other: Budget) -> Budget:
+    certified = None if one.tolerance is None or other.tolerance is None else max(one.tolerance, other.tolerance)
+    simulated = one if other.loss is None or (one.loss is not None and one.loss >= other.loss) else other
+    return replace(simulated, tolerance=certified)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a plan is asked for."""
+
+    space: Space
+    tolerance: float | None = None
+    failure_prob: float = 0.1
+    noise_sd: float | None = NOISE_SD
+    expected_noise: float | None = None
+    max_parents: int | None = None
+    min_effect: float | None = None
+    budget: int | None = None
+    effect_sd: float | None = None
+    certificate: str = CERTIFICATES[0]
+
+    def __post_init__(self) -> None:
+        if (self.tolerance is None) == (self.budget is None):
+            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        for name in ("tolerance", "noise_sd", "expected_noise", "min_effect", "effect_sd"):
+            value = getattr(self, name)
+            if value is not None:
+                check_scale(name, value)
+        if self.expected_noise is not None and self.noise_sd not in (None, NOISE_SD):
+            raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
+        if self.max_parents is not None:
+            check_count("max_parents", self.max_parents, 1, self.space.n_factors)
+        check_choice("certificate", self.certificate, CERTIFICATES)
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether a study of this kind is told the noise."""
+        return self.noise_sd is not None and self.expected_noise is None
+
+    @property
+    def noise(self) -> float:
+        """The noise, or what it is expected to turn out as."""
+        if self.noise_known:
+            return self.noise_sd or NOISE_SD
+        return self.expected_noise or self.tolerance or NOISE_SD
+
+    @property
+    def n_levels(self) -> tuple[int, ...]:
+        """How many levels each factor has."""
+        return self.space.n_levels
+
+    @property
+    def n_parameters(self) -> int:
+        """Contrasts to estimate."""
+        return sum(m - 1 for m in self.n_levels)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The level counts of factors that can lose anything."""
+        return certified_levels(self.n_levels, self.max_parents)
+
+    @property
+    def is_subgaussian(self) -> bool:
+        """Whether the noise may have any shape."""
+        return self.certificate == CERTIFICATES[2]
+
+    @cached_property
+    def solver(self) -> Cfs:
+        """What would run the study."""
+        return Cfs(
+            Problem(self.space, self.tolerance, self.failure_prob, self.noise if self.noise_known else None),
+            certificate=CERTIFICATES[0] if self.is_subgaussian else self.certificate,
+            noise=NOISES[1] if self.is_subgaussian else NOISES[0],
+            max_parents=self.max_parents,
+            min_effect=self.min_effect,
+            budget=self.budget,
+            most_cells=_MOST_CELLS,
+        )
+
+    @cached_property
+    def reckoned(self) -> tuple[float, float]:
+        """What lengths take the noise for, and the failure probability that is left for the answer.
+
+        Pooled studies learn an unknown noise as they go, see `_noise_margin`. Studies in two stages bound it after the
+        first block, and everything after is sized by that bound.
+        """
+        if self.noise_known or self.solver.pools:
+            return self.noise, self.failure_prob
+        share = error_shares(self.failure_prob, estimate_noise=True, one_shot=False).noise
+        first = self.solver.two_stage.first_screening()
+        assert first is not None  # a noise that is not known is always screened for
+        dof = first - self.n_parameters - 1
+        return noise_upper_bound(float(dof), dof, share / 2) * self.noise, self.failure_prob - share
+
+    def _noise_margin(self, n_runs: float) -> float:
+        """How many times longer a pooled study is because its noise is estimated: exp(5 / dof), as in the solver."""
+        if self.noise_known or not self.solver.pools:
+            return 1.0
+        return math.exp(settings.NOISE_MARGIN / max(n_runs - self.n_parameters - 1, 1))
+
+    def limits(self, tolerance: float, n_runs: int) -> dict[str, Any]:
+        """The fields of a plan about what is known to be necessary, for methods that are told the noise."""
+        known = (self.levels, tolerance, self.failure_prob, self.noise)
+        no_effects = null_bound(*known, self.min_effect or 0.0)
+        worst_case = max(worst_case_bound(*known, self.min_effect or 0.0), no_effects)
+        necessary = necessary_runs(*known) if len(self.levels) <= _MOST_LEVELS_FOR_LIMIT else None
+        return {
+            "lower_bound": math.floor(worst_case),  # rounded down, because these two bound means
+            "null_bound": math.floor(no_effects),
+            "necessary_runs": necessary,
+            "over_lower_bound": n_runs / worst_case if worst_case > 0 else None,
+            "over_necessary": n_runs / necessary if necessary else None,
+        }
+
+    def modl_runs(self, tolerance: float) -> int:
+        """Runs of the paper's method when nothing can be eliminated."""
+        problem = Problem(self.space, tolerance, self.failure_prob, self.noise)
+        return Modl(problem, max_parents=self.max_parents).most_runs
+
+    def one_at_a_time(self, n_runs: int) -> int:
+        """Each level as often as in a balanced design, with the other factors fixed, sharing one baseline."""
+        return sum(math.ceil(n_runs / m) * (m - 1) for m in self.n_levels) + math.ceil(n_runs / max(self.n_levels))
+
+    # For a tolerance
+
+    def plan(self, most_work: float = MOST_WORK) -> Plan:
+        """The plan. Simulated studies take about `most_work` milliseconds, where there are any."""
+        if self.budget is not None:
+            return self._of_budget(self.budget, most_work)
+        assert self.tolerance is not None  # one of the two is given
+        noise_sd, failure_prob = self.reckoned
+        scale = scale_needed(self.levels, failure_prob, self.certificate)
+        unit = (noise_sd / self.tolerance) * (noise_sd / self.tolerance)
+        if not scale**2 * unit < _MOST_RUNS:
+            raise InvalidSettingError(
+                f"a tolerance of {self.tolerance:g} with noise of {self.noise:g} takes more than "
+                f"{_MOST_RUNS:.0e} runs; raise it",
+                field="tolerance",
+            )
+        # one run per parameter at least
+        one_shot = max(math.ceil(scale**2 * unit), self.n_parameters + 1)
+        lengths = self._pooled_lengths(unit) if self.solver.pools else self._two_stage_lengths(unit)
+        margin = self._noise_margin(max(one_shot, lengths["runs_if_nothing_matters"]))
+        one_shot = math.ceil(margin * one_shot)
+        return Plan(
+            tolerance=self.tolerance,
+            failure_prob=self.failure_prob,
+            noise_sd=self.noise,
+            n_factors=self.space.n_factors,
+            full_factorial=self.space.n_assignments,
+            one_shot_runs=one_shot,
+            **lengths,
+            modl_runs=self.modl_runs(self.tolerance),
+            one_at_a_time_runs=self.one_at_a_time(one_shot),
+            trade_off=tuple(TradeOff(self.tolerance * f, math.ceil(margin * scale**2 * unit / f**2)) for f in _TRADED),
+            **self.limits(self.tolerance, one_shot),
+            noise_known=self.noise_known,
+        )
+
+    def _fewer(self) -> tuple[int, ...]:
+        """The level counts that can still lose anything when a few factors are found to matter and are settled."""
+        found = min(_FEW, len(self.levels))
+        rest = sorted(self.n_levels)[: self.space.n_factors - found]
+        return certified_levels(rest or [2], None if self.max_parents is None else max(self.max_parents - found, 1))
+
+    def _pooled_lengths(self, unit: float) -> dict[str, Any]:
+        """About what a study takes that chooses by all its runs; checked on simulated studies.
+
+        While nothing is dropped it is one design of everything, and about a run for each parameter is lost because
+        blocks are not quite orthogonal. In the worst case twice that is lost, a twentieth of the length on top, and an
+        unknown noise is estimated too high.
+        """
+        solver = self.solver.pooled
+        first, risk = solver.first_block, solver.shares.selection
+
+        def length(levels: tuple[int, ...], share: float = 1.0, per_parameter: float = 1.0) -> int:
+            runs = max(share * scale_needed(levels, risk) ** 2 * unit + per_parameter * self.n_parameters, float(first))
+            return math.ceil(runs * self._noise_margin(runs)) if runs > first else first
+
+        nothing = length(self.levels)
+        worst = length(self.levels, _WORST_SHARE, _WORST_PARAMETERS) + settings.LEAST_BLOCK
+        if not self.noise_known:
+            worst = math.ceil(worst * (1 + _UNLUCKY * math.sqrt(2 / max(nothing - self.n_parameters - 1, 1))))
+        return {
+            "worst_case_runs": worst,
+            "runs_if_nothing_matters": nothing,
+            "runs_if_few_matter": min(length(self._fewer()), nothing),
+        }
+
+    def _two_stage_lengths(self, unit: float) -> dict[str, Any]:
+        """The same of a study that screens first, and selects on fresh runs."""
+        noise_sd, failure_prob = self.reckoned
+        n_levels, levels, certificate = self.n_levels, self.levels, self.certificate
+        shares = error_shares(failure_prob, estimate_noise=False, one_shot=False)
+        told = self.solver.two_stage
+        problem = Problem(self.space, self.tolerance, failure_prob, noise_sd)
+        solver = replace(told, problem=problem)  # it knows its first block and its look
+        first = solver.first_screening() or first_block(n_levels, estimate_noise=False)
+        quick = first + _with_design(
+            n_levels, math.ceil(scale_needed(levels, shares.selection, certificate) ** 2 * unit)
+        )
+        few = 2 * first + math.ceil(scale_needed(self._fewer(), shares.selection, certificate) ** 2 * unit)
+        worst = _worst_case(n_levels, levels, first, shares.selection, certificate, unit)
+        look = solver.start().look
+        if look is not None:
+            quick = _with_design(n_levels, math.ceil(look.n_runs))
+            few = math.ceil(quick + scale_needed((max(levels),), look.selection, certificate, look.reach) ** 2 * unit)
+            worst = _worst_case(n_levels, levels, quick, look.selection, certificate, unit, look.reach)
+        return {
+            "worst_case_runs": worst,
+            "runs_if_nothing_matters": quick,
+            "runs_if_few_matter": min(few, quick),
+        }
+
+    # For a budget
+
+    def _of_budget(self, budget: int, most_work: float) -> Plan:
+        """What so many runs do, and half and twice as many."""
+        effect_sd = self.noise if self.effect_sd is None else self.effect_sd
+        pools = self.solver.pools  # refuses a budget that the study would refuse
+        runs = [n for n in (budget // 2, budget, 2 * budget) if n > 1]
+        losses: tuple[TypicalLoss | None, ...] = (None,) * len(runs)
+        if pools:
+            losses = typical_losses(
+                self.n_levels,
+                runs,
+                noise_sd=self.noise,
+                effect_sd=effect_sd,
+                n_parents=self.max_parents or math.ceil(self.space.n_factors / 2),
+                noise_known=self.noise_known,
+                max_parents=self.max_parents,
+                most_work=most_work,
+            )
+        certified = {n: self._pooled_tolerance(n) if pools else self._two_stage_tolerance(n) for n in runs}
+        rows = tuple(
+            Budget(n, certified[n], loss and loss.mean, loss and loss.error, loss.n_worlds if loss else 0)
+            for n, loss in zip(runs, losses, strict=True)
+        )
+        tolerance = certified[budget]
+        limits = dict.fromkeys(("lower_bound", "null_bound", "necessary_runs", "over_lower_bound", "over_necessary"))
+        return Plan(
+            tolerance=tolerance,
+            failure_prob=self.failure_prob,
+            noise_sd=self.noise,
+            n_factors=self.space.n_factors,
+            full_factorial=self.space.n_assignments,
+            one_shot_runs=budget,
+            worst_case_runs=budget,
+            runs_if_nothing_matters=budget,
+            runs_if_few_matter=budget,
+            modl_runs=None if tolerance is None else self.modl_runs(tolerance),
+            one_at_a_time_runs=self.one_at_a_time(budget),
+            trade_off=(),
+            **(limits if tolerance is None else self.limits(tolerance, budget)),
+            noise_known=self.noise_known,
+            budget=budget,
+            budgets=rows,
+            effect_sd=effect_sd,
+            least_certified=self._least_certified(),
+        )
+
+    def _least_certified(self) -> int:
+        """The fewest runs that certify anything: they determine every contrast, and an unknown noise."""
+        if not self.solver.pools:
+            return first_block(self.n_levels, estimate_noise=not self.noise_known)
+        return self.n_parameters + (1 if self.noise_known else 2)
+
+    def _pooled_tolerance(self, n_runs: int) -> float | None:
+        """The tolerance that one design of so many runs certifies, by the solver's own stakes; None if it cannot."""
+        if n_runs < self._least_certified():
+            return None
+        noise_sd = self.noise * math.sqrt(self._noise_margin(n_runs))
+        problem = Problem(self.space, None, self.failure_prob, self.noise if self.noise_known else None)
+        solver = Pooled(problem, self.max_parents, n_runs, most_cells=_MOST_CELLS, aim=CERTIFY)
+        risk = solver.shares.selection
+        if self._is_large(n_runs):
+            return scale_needed(self.levels, risk) * noise_sd * math.sqrt(_TYPICAL_INFLATION / n_runs)
+        rows = largest_design(self.n_levels, n_runs, 0).rows
+        state = solver.start()
+        pooled = state.pooled.add(Moments.empty(self.n_levels).add(rows, np.zeros(len(rows))), None)
+        state = replace(state, pooled=pooled, noise_sd=noise_sd)
+        stakes = solver.stakes(state, solver.evidence(state))
+        return stakes_tolerance(stakes, risk) if all(math.isfinite(error) for _, error in stakes) else None
+
+    def _two_stage_tolerance(self, n_runs: int) -> float | None:
+        """The same by the certificates that need fresh runs to select on."""
+        if n_runs < self._least_certified():
+            return None
+        noise_sd, failure_prob = self.reckoned
+        inflation = _TYPICAL_INFLATION
+        if not self._is_large(n_runs):
+            inflation = largest_design(self.n_levels, n_runs, 0).inflation
+        return scale_needed(self.levels, failure_prob, self.certificate) * noise_sd * math.sqrt(inflation / n_runs)
+
+    def _is_large(self, n_runs: int) -> bool:
+        """Whether a design takes too long to be made just for planning."""
+        return self.n_parameters > _MOST_PARAMETERS or n_runs > _MOST_DESIGNED
 
 
 def _worst_case(
@@ -231,7 +469,7 @@ def _worst_case(
     unit: float,
     reach: float = 0.0,
 ) -> int:
-    """The longest screening that the solver allows itself, then a selection over all levels.
+    """The longest screening that the solver in two stages allows itself, then a selection over all levels.
 
     Designs over fewer levels are smaller but can be less even, so the selection gets a margin.
     """

@@ -98,6 +98,7 @@ def create_study(
     max_parents: int | None = None,
     min_effect: float | None = None,
     budget: int | None = None,
+    aim: str | None = None,
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
@@ -108,6 +109,10 @@ def create_study(
     **options: Any,
 ) -> Study:
     """Begin a study: its first block of runs is designed and kept before this returns.
+
+    Give a `tolerance`, or a `budget` of 2 runs or more. What the runs of a budget serve is the `aim`: "best", the
+    default, is the setting recommended at the end; "certify" is the smallest tolerance that can be promised, and what
+    a study with a tolerance does.
 
     `storage` is None for memory, `sqlite:///levers.db` or `postgresql+psycopg://user@host/database`. `block_size` is
     how many runs a sheet groups together and `ask` on the command line hands out at a time. `forbidden` lists
@@ -120,7 +125,7 @@ def create_study(
     """
     check_name(name)
     levers = Space.of(space)
-    given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, **options}
+    given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "aim": aim, **options}
     known = option_names(algorithm)
     chosen = {key: value for key, value in given.items() if value is not None or key in options}
     unknown = sorted(set(chosen) - set(known))

@@ -12,6 +12,7 @@ CREATE, PLAN, FORM = "create", "plan", "form"
 """Faces: creating a study (`create_study`, `levers create`, HTTP), planning one, and the form for a new study."""
 
 GOALS = ("maximize", "minimize")
+AIMS = ("certify", "best")
 Kind: TypeAlias = Literal["choice", "text", "positive", "probability", "count", "whole", "combinations", "groups"]
 
 
@@ -50,7 +51,23 @@ SETTINGS = (
     ),
     Setting("max_parents", "count", "the number of factors that matter", "At most so many factors matter."),
     Setting("min_effect", "positive", "the least effect", "A factor that matters moves the outcome so much."),
-    Setting("budget", "count", "the budget", "Runs available, instead of a tolerance."),
+    Setting("budget", "count", "the budget", "Runs available, from 2 up, instead of a tolerance."),
+    Setting(
+        "aim",
+        "choice",
+        "the aim",
+        "What runs serve: certify the smallest tolerance, or find the best setting (default with a budget).",
+        None,
+        AIMS,
+        _STUDY,
+    ),
+    Setting(
+        "effect_sd",
+        "positive",
+        "the spread of effects",
+        "Standard deviation of effects, to simulate what a budget achieves; that of the noise if not given.",
+        faces=(PLAN,),
+    ),
     Setting("algorithm", "text", "the algorithm", "See `levers algorithms`.", "cfs", faces=(CREATE,)),
     Setting("forbidden", "combinations", "what is forbidden", "Levels that cannot be run together.", (), (), _STUDY),
     Setting("merged", "groups", "what is merged", "Levers that influence each other, studied as one.", (), (), _STUDY),

@@ -60,6 +60,18 @@ def when(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
+def promise(within: str | None, sure: str, finished: bool) -> str:
+    """How far from the best the setting is, from texts of the number (None where nothing is certified) and probability.
+
+    >>> promise("0.5", "90 %", finished=False)
+    'if you stop now: within 0.5 of the best with probability 90 %'
+    >>> promise(None, "90 %", finished=True)
+    'nothing is certified'
+    """
+    said = "nothing is certified" if within is None else f"within {within} of the best with probability {sure}"
+    return said if finished else f"if you stop now: {said}"
+
+
 def several(n: int, one: str, more: str) -> str:
     """A number with its words.
 

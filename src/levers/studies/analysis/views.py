@@ -32,6 +32,10 @@ class Forecast:
     def __str__(self) -> str:
         if self.likely is None or self.worst_case is None:
             return f"{self.now} runs to go in this block, then more"
+        if not self.worst_case:
+            return "no runs to go"
+        if self.likely >= self.worst_case:
+            return f"{self.likely} runs to go; {self.now} in this block"
         return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this block"
 
 
@@ -53,9 +57,10 @@ class EffectRow:
 class Best:
     """The setting that the estimates favour.
 
-    It is within `within` of the best one with the study's probability, whenever one looks (None before the first
-    decision). `predicted` is the mean outcome to expect there, estimated from all runs; because the setting was chosen
-    it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for this one too.
+    If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
+    where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
+    setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
+    this one too.
     """
 
     params: Assignment
@@ -67,7 +72,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a study stands."""
+    """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified."""
 
     name: str
     state: str

@@ -117,7 +117,9 @@ def _with_settings(face: str, **defaults: Any) -> Callable[[type[S]], type[S]]:
     fields: dict[str, Any] = {}
     for setting in settings_of(face):
         default = defaults.get(setting.name, setting.default)
-        kind = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
+        kind: Any = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
+        if setting.choices and default is None:
+            kind = kind | None
         described = setting.help if setting.kind in ("combinations", "groups") else None
         fields[setting.name] = (kind, Field(default=list(default) if default == () else default, description=described))
     return lambda base: create_model(base.__name__, __base__=base, __module__=__name__, __doc__=base.__doc__, **fields)

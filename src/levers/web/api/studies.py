@@ -156,9 +156,16 @@ _MOST_FACTORS = 1_000
 _MOST_PROVEN = 12  # levels in all, of factors that differ in their number: a few seconds
 
 
-@operation(planning.post, "/plan", "planStudy", "How many runs a study takes", Plan, responses=responses(400, 413))
+@operation(
+    planning.post,
+    "/plan",
+    "planStudy",
+    "How many runs a study takes, or what a budget does",
+    Plan,
+    responses=responses(400, 413),
+)
 def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
-    """For a tolerance; or with a budget, the smallest tolerance that it can certify. Nothing is kept."""
+    """For a tolerance; or with a budget, what it certifies and what it typically achieves. Nothing is kept."""
     service_of(request).allow(request, "read")
     if len(body.factors) > _MOST_FACTORS:
         raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
-from levers.experiments.plan import Plan, plan
+from levers.experiments.plan import Plan, merged_plan, plan
 from levers.studies.library import create_study
 from levers.studies.settings import FORM, Setting, settings_of
 from levers.studies.sheets.cells import utf8
@@ -122,7 +122,10 @@ GUESSES = (0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan rests on: the sizes of the factors and the numbers of the form."""
+    """What a plan rests on: the sizes of the factors and the numbers of the form.
+
+    `apart` are the sizes before any factors were merged or tied together by forbidden combinations.
+    """
 
     n_levels: tuple[int, ...]
     tolerance: float | None
@@ -132,6 +135,7 @@ class Question:
     max_parents: int | None = None
     min_effect: float | None = None
     noise_known: bool = True
+    apart: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +167,20 @@ def question(given: Mapping[str, Any]) -> Question:
     space = given["space"]
     forbidden, merged = forbidden_combinations(space, given["forbidden"]), merged_groups(space, given["merged"])
     names = ("tolerance", "budget", "failure_prob", "noise_sd", "max_parents", "min_effect")
-    return Question(tuple(Merging.of(space, forbidden, merged).inner.n_levels), **{name: given[name] for name in names})
+    found = Merging.of(space, forbidden, merged)
+    apart = space.n_levels if found.is_merged else None
+    return Question(found.inner.n_levels, **{name: given[name] for name in names}, apart=apart)
 
 
 @lru_cache(maxsize=256)
 def made_plan(asked: Question) -> Plan:
     """The plan of a question. A noise that is not known is expected to turn out as `noise_sd`."""
     given = asdict(asked)
-    n_levels, noise_known, noise_sd = list(given.pop("n_levels")), given.pop("noise_known"), given.pop("noise_sd")
-    stated = (1.0 if noise_sd is None else noise_sd) if noise_known else None
-    return plan(n_levels, noise_sd=stated, expected_noise=None if noise_known else noise_sd, **given)
+    n_levels, apart = list(given.pop("n_levels")), given.pop("apart")
+    noise_known, noise_sd = given.pop("noise_known"), given.pop("noise_sd")
+    given["noise_sd"] = (1.0 if noise_sd is None else noise_sd) if noise_known else None
+    given["expected_noise"] = None if noise_known else noise_sd
+    return plan(n_levels, **given) if apart is None else merged_plan(n_levels, apart, **given)
 
 
 @lru_cache(maxsize=128)
@@ -185,8 +193,8 @@ def planned(asked: Question) -> Planned:
     """
     if asked.noise_sd is not None:
         return Planned(made_plan(asked), True, ())
-    if asked.tolerance is None:
-        raise InvalidSettingError("with a budget, the plan needs the noise; without it the study still works")
+    if asked.tolerance is None:  # everything is in units of the noise
+        return Planned(made_plan(replace(asked, noise_known=False)), False, ())
     guesses = tuple(
         (factor * asked.tolerance, made_plan(replace(asked, noise_sd=factor * asked.tolerance, noise_known=False)))
         for factor in GUESSES
@@ -201,23 +209,25 @@ def bought(asked: Question) -> tuple[Buys, ...]:
     >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
     'at most 3 of 6 factors matter'
     """
-    noise_given = asked.noise_sd is not None or asked.tolerance is None
+    if asked.tolerance is None:  # a budget is spent whatever is assumed
+        return ()
+    tolerance = asked.tolerance
+    noise_given = asked.noise_sd is not None
     if not noise_given:
-        asked = replace(asked, noise_sd=asked.tolerance)
+        asked = replace(asked, noise_sd=tolerance)
     base = replace(asked, noise_known=noise_given)
     found = []
     few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
     if len(asked.n_levels) > 1:
         words, without = f"at most {few} of {len(asked.n_levels)} factors matter", replace(base, max_parents=None)
         found.append(_pair(words, replace(base, max_parents=few), without, asked.max_parents is not None))
-    if asked.tolerance is not None:
-        least, without = asked.min_effect or 2 * asked.tolerance, replace(base, min_effect=None)
-        words = f"a factor that matters moves the outcome by {least:.3g} or more"
-        found.append(_pair(words, replace(base, min_effect=least), without, asked.min_effect is not None))
-        words = f"the noise is known (sd {asked.noise_sd:.3g})"
-        found.append(_pair(words, asked, replace(asked, noise_known=False), noise_given))
-        twice = replace(base, tolerance=2 * asked.tolerance)
-        found.append(_pair(f"a tolerance of {2 * asked.tolerance:.3g} will do", twice, base, False))
+    least, without = asked.min_effect or 2 * tolerance, replace(base, min_effect=None)
+    words = f"a factor that matters moves the outcome by {least:.3g} or more"
+    found.append(_pair(words, replace(base, min_effect=least), without, asked.min_effect is not None))
+    words = f"the noise is known (sd {asked.noise_sd:.3g})"
+    found.append(_pair(words, asked, replace(asked, noise_known=False), noise_given))
+    twice = replace(base, tolerance=2 * tolerance)
+    found.append(_pair(f"a tolerance of {2 * tolerance:.3g} will do", twice, base, False))
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is
     return tuple(pair for pair in found if pair is not None and (pair.given or _pays(pair)))
 
@@ -292,7 +302,7 @@ def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = Tr
     before = dict(draft.problems)
     found, buys, waiting = None, None, ""
     if not draft.rows and not draft.fields["table"]:
-        waiting = "The plan appears here once there are factors with their levels, and a tolerance."
+        waiting = "The plan appears here once there are factors with their levels, and a tolerance or a budget."
     elif (given := draft.checked()) is None:
         waiting = "; ".join(dict.fromkeys(draft.problems.values()))
     else:

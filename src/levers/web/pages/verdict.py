@@ -10,6 +10,8 @@ from levers.web.pages.study import context, opened
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000
+SELECTION = "selection"
+"""The stage of studies that choose on fresh runs."""
 CERTIFICATES = {
     "slippage": "slippage: equal gaps taken as the worst case",
     "proven": "proven for any gaps",
@@ -28,14 +30,21 @@ def report(view: StudyView) -> dict[str, Any]:
     """What the page says."""
     found, levels = view.verdict, view.effects
     matter = set(found.parents or ()) if found is not None else set()
-    certificate = "none" if found is None else found.certificate or "none"
+    nothing = found is None or found.tolerance is None
+    certificate = "none" if found is None or nothing else found.certificate or "none"
+    noise = "-" if found is None else found.noise or "-"
+    if nothing and view.state.spec.noise_sd is None:
+        noise = "not known"  # no run was left to estimate it from
     factors, ruled_out = view.state.spec.inner.factors, view.state.progress.eliminations[:MOST_LEVELS]
+    guarantee = [] if found is None or nothing else [found.guarantee]
     return {
         "verdict": found,
         "sure": None if found is None else 1 - found.failure_prob,
         "certificate": CERTIFICATES.get(certificate, certificate),
         # doubts have a place of their own on the page
-        "provisos": [] if found is None else [found.guarantee, *(proviso.text for proviso in found.provisos)],
+        "provisos": [] if found is None else [*guarantee, *(proviso.text for proviso in found.provisos)],
+        "noise": noise,
+        "has_selection": found is not None and SELECTION in dict(found.runs_by_stage),
         "levels": levels[:MOST_LEVELS],
         "n_levels": len(levels),
         "matter": [n for n in view.state.spec.space.names if n in matter],

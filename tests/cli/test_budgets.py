@@ -1,0 +1,83 @@
+"""Studies and plans with a budget on the command line: what runs serve, what they do, and nothing certified."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from levers.cli.app import app
+from levers.errors import InvalidSettingError, LeversError
+from levers.studies.library import load_study
+
+TEN = " ".join(f"--factor x{k}=a,b,c,d" for k in range(10))
+STORAGE = "sqlite:///levers.db"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LEVERS_STORAGE", raising=False)
+
+
+def said(command: str) -> str:
+    result = CliRunner().invoke(app, shlex.split(command), catch_exceptions=True)
+    assert result.exit_code == 0, f"{command}: {result.output} {result.exception!r}"
+    return " ".join(result.output.split())
+
+
+def refusal(command: str) -> LeversError:
+    error = CliRunner().invoke(app, shlex.split(command)).exception
+    assert isinstance(error, LeversError)
+    return error
+
+
+def test_a_study_too_short_to_certify_anything() -> None:
+    assert "5 runs to go; 5 in this block" in said(f"create ten {TEN} --budget 5 --seed 1")
+    study = load_study("ten", STORAGE)
+    study.tell_many((trial, 1.1 * trial.number) for trial in study.ask(5))
+    assert "nothing is certified" in said("status ten")
+    assert "if you stop now" not in said("status ten")
+    assert said("forecast ten") == "no runs to go nothing is certified"
+    verdict = said("verdict ten")
+    assert "Nothing is certified: too few runs to certify anything" in verdict
+    assert "no sign of it" not in verdict
+    assert json.loads(said("verdict ten --format json"))["tolerance"] is None
+    said("export ten -o verdict.json")
+    assert json.loads(Path("verdict.json").read_text())["tolerance"] is None
+
+
+def test_a_study_under_way_says_what_it_certifies_if_it_stops_now() -> None:
+    said("create two --factor a=1,2 --factor b=1,2,3 --budget 60 --noise-sd 1 --seed 1")
+    study = load_study("two", STORAGE)
+    assert "if you stop now" not in said("status two")  # before the first block there is no setting
+    while study.status().within is None:
+        study.tell_many((trial, 1.0 * trial.number) for trial in study.ask(4))
+    for command in ("status two", "forecast two"):
+        assert f"if you stop now: within {study.status().within:.3g} of the best with probability 90%" in said(command)
+
+
+def test_the_aim_of_a_study() -> None:
+    said(f"create a {TEN} --budget 20")
+    said(f"create b {TEN} --budget 20 --aim certify")
+    assert "aim" not in dict(load_study("a", STORAGE).spec.options)
+    assert dict(load_study("b", STORAGE).spec.options)["aim"] == "certify"
+    assert refusal(f"create c {TEN} --tolerance 1 --aim best").field == "aim"
+    assert refusal(f"create c {TEN} --budget 20 --aim worst").field == "aim"
+    assert isinstance(refusal(f"create c {TEN} --budget 1"), InvalidSettingError)
+
+
+def test_a_plan_for_a_budget() -> None:
+    printed = said("plan --levels 3x4 --budget 24")
+    assert "4 factors, 24 runs" in printed
+    assert "at most" not in printed
+    assert "Noise sd 1 assumed; give --noise-sd or --expected-noise." in printed
+    few = said("plan --levels 4x10 --budget 5 --expected-noise 2")
+    assert "5 nothing" in few
+    assert "Fewer than 32 runs certify nothing" in few
+    assert "assumed" not in few
+    found = json.loads(said("plan --levels 3x4 --budget 24 --format json"))
+    assert [row["runs"] for row in found["budgets"]] == [12, 24, 48]
+    assert found["worst_case_runs"] == 24
+    assert "Noise sd 1 assumed" in said("plan --levels 3x4 --tolerance 1")
