@@ -163,9 +163,10 @@ class Verdict:
 
     @property
     def statement(self) -> str:
-        """The guarantee with its provisos and doubts, as one text."""
+        """The guarantee with its provisos and doubts, as one text; where nothing is certified, why not."""
         doubts = [f"ASSUMPTION IN DOUBT: {doubt.text}" for doubt in self.doubts]
-        return "; ".join([self.guarantee, *(proviso.text for proviso in self.provisos), *doubts])
+        guarantee = [] if self.tolerance is None else [self.guarantee]
+        return "; ".join([*guarantee, *(proviso.text for proviso in self.provisos), *doubts])
 
 
 @dataclass(frozen=True, slots=True)

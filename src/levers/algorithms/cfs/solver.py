@@ -18,6 +18,7 @@ from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.model.choices import Parts
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_scale
+from levers.errors import InvalidSettingError
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Cfs(Algorithm):
         check_choice("noise", self.noise, NOISES)
         if self.aim is not None:
             check_choice("aim", self.aim, AIMS)
+        if self.aim == BEST and self.budget is None:
+            raise InvalidSettingError("the aim 'best' spends a budget; give one, without a tolerance", field="aim")
         if self.min_effect is not None:
             check_scale("min_effect", self.min_effect)
         _ = self._new  # which checks the rest
