@@ -8,8 +8,8 @@ which refuse small budgets. Asked of `certify`: never above 1, and 0.85 or less 
 import sys
 
 import numpy as np
-
 from budgets import FAILURE_PROB, KINDS, NOISE_SD, Kind
+
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.two_stage import TwoStage

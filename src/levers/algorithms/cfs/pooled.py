@@ -493,11 +493,12 @@ class Pooled(Algorithm):
         least = np.where(pairs, evidence.information, np.inf).min(axis=(1, 2))
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
+        wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
         found: list[tuple[int, float]] = []
         others: list[tuple[int, float]] = []
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
             known = float(least[k]) + more / (2 * m * lost)
-            error = state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
+            error = wider * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
             (found if k in state.parents else others).append((m, error))
         if self.max_parents is None:
             return found + others
@@ -505,6 +506,14 @@ class Pooled(Algorithm):
         most = sorted((m for m, _ in others), reverse=True)[:spare]
         widest = sorted((error for _, error in others), reverse=True)[:spare]
         return found + list(zip(most, widest, strict=True))
+
+    def _wider(self, state: PooledState) -> float:
+        """What standard errors are multiplied with where so few runs couple factors closely   (docs/theory/pooled.md).
+
+        1 + 0.1 (p - 1) for a coupling p above 1.5; below, factors are independent enough.
+        """
+        coupling = self.choices.coupling(state.fit, state.open_factors)
+        return 1.0 if coupling <= settings.LOOSE_COUPLING else 1.0 + settings.COUPLING_COST * (coupling - 1.0)
 
     def _runs_needed(self, state: PooledState, evidence: Evidence) -> float:
         """Runs still needed if nothing more is dropped: 0 when what is in play is certified now.

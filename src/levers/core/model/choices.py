@@ -5,9 +5,11 @@ still add up, so a combination is estimated from its parts: two factors of four 
 factor of 15 combinations would have 14.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from levers.core.model.evidence import Evidence
 from levers.core.model.fit import Fit
-from levers.core.model.level_index import Numbers, level_pairs, offsets
+from levers.core.model.level_index import Numbers, contrast_basis, level_pairs, offsets
 from levers.core.space import Codes
 
 Parts: TypeAlias = tuple[tuple[tuple[int, ...], ...], ...]
@@ -83,6 +85,36 @@ class Choices:
     def values(self, theta: Numbers) -> list[Numbers]:
         """The estimate of every level of every factor: the sum over its parts."""
         return [theta[places].sum(axis=1) for places in self.places]
+
+    def coupling(self, fit: Fit, factors: Sequence[int]) -> float:
+        """The largest eigenvalue of the errors' covariance with each factor's own block made the identity.
+
+        1 if the errors of these factors are independent. Infinite if the runs do not determine every contrast.
+        """
+        if not fit.determined or (fit.moments.level_counts == 0).any():
+            return math.inf
+        starts, blocks, first = offsets(self.sizes), [], 0
+        owner = [k for k, table in enumerate(self.tables) for _ in range(table.shape[1])]
+        ends, columns = [0], []
+        for k in factors:
+            for part in (i for i, o in enumerate(owner) if o == k):
+                at = np.arange(starts[part], starts[part + 1])
+                basis = np.zeros((starts[-1], len(at) - 1))
+                basis[at] = contrast_basis(len(at))
+                columns.append(basis)
+                first += len(at) - 1
+            ends.append(first)
+        if first == 0:
+            return 1.0
+        basis = np.concatenate(columns, axis=1)
+        covariance = basis.T @ fit.inverse @ basis
+        for begin, end in pairwise(ends):
+            values, vectors = np.linalg.eigh(covariance[begin:end, begin:end])
+            blocks.append((vectors / np.sqrt(values)) @ vectors.T)
+        whiten = np.zeros_like(covariance)
+        for block, (begin, end) in zip(blocks, pairwise(ends), strict=True):
+            whiten[begin:end, begin:end] = block
+        return float(np.linalg.eigvalsh(whiten @ covariance @ whiten)[-1])
 
     def evidence(self, fit: Fit) -> Evidence:
         """Differences between the levels of each factor with their information, 1 over the variance in sigma^2.
