@@ -431,7 +431,10 @@ class Pooled(Algorithm):
         if now.upper_loss <= self.tolerance:
             return self._ended(state, evidence)
         more = self._runs_needed(state, evidence)
-        if more <= 0 or state.n_runs * self.space.n_factors >= self.most_cells:
+        if more <= 0:
+            ended = self._ended(state, evidence)  # its tolerance may be rounded up beyond the one that was accepted
+            return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
+        if state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
         following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
         target = math.ceil(more) if following > settings.NEARLY_ALL * more else following
@@ -510,7 +513,7 @@ class Pooled(Algorithm):
     def _wider(self, state: PooledState) -> float:
         """What standard errors are multiplied with where so few runs couple factors closely   (docs/theory/pooled.md).
 
-        1 + 0.1 (p - 1) for a coupling p above 1.5; below, factors are independent enough.
+        1 + 0.1 (p - 1) for a coupling p above 3; below, factors are independent enough.
         """
         coupling = self.choices.coupling(state.fit, state.open_factors)
         return 1.0 if coupling <= settings.LOOSE_COUPLING else 1.0 + settings.COUPLING_COST * (coupling - 1.0)

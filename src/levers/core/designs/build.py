@@ -103,6 +103,9 @@ def extending_design(
     """
     rng = np.random.default_rng(seed)
     exact = _exact_rows(sizes, n_runs, rng)
+    if exact is None and n_runs < BASE_RUNS * (sum(origin) - len(origin)) and sum(sizes) <= MANY_LEVELS:
+        rows = nearly_orthogonal(sizes, n_runs, rng, "quick")  # part of a base would be no better than random
+        return Design(rows, sizes, "nearly orthogonal")
     base = _base_rows(origin, rng)[:, factors] if exact is None else exact
     levels = sizes if exact is not None else tuple(origin[k] for k in factors)
     copies = -(-n_runs // len(base))
