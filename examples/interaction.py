@@ -28,7 +28,7 @@ def measure(run: Mapping[str, levers.Level]) -> float:
 
 def main() -> None:
     """First as if effects added up, then with the two levers as one and the runs kept."""
-    oven = levers.create_study("oven", FACTORS, tolerance=0.4, noise_sd=0.7, seed=1)
+    oven = levers.create_study("oven", FACTORS, tolerance=0.3, noise_sd=0.7, seed=1)
     first = oven.optimize(measure)
     assert first is not None  # no timeout was given
     print(f"{first.n_runs} runs: {dict(first.assignment)} yields {expected(dict(first.assignment)):.1f}")

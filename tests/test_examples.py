@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
         ("optimize_function.py", "'heat': 'mid', 'speed': 3"),
         ("ask_and_tell.py", "'dose': 30, 'feed': "),
         ("study.py", "of the best with probability 90%"),
+        ("interaction.py", "heat and speed seem to interact"),
         ("interaction.py", "yields 1.9"),
     ],
 )

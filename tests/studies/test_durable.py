@@ -17,7 +17,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_killed_workers_lose_and_double_nothing(url: str, tmp_path: Path) -> None:
-    found = kill_workers(url, tmp_path, kills=12, tolerances=(0.5,))
+    found = kill_workers(url, tmp_path, kills=12, tolerances=(0.2,))
     assert found.kills == sum(found.landed.values()) == 12
     assert (found.n_lost, found.n_doubled, found.n_different) == (0, 0, 0)
     assert found.n_told > 100
@@ -35,8 +35,8 @@ def test_a_study_may_be_carried_into_forked_processes(url: str) -> None:
 
 def test_the_checks_see_what_is_lost_or_changed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/levers.db"
-    assert kill_workers(url, tmp_path, kills=0, tolerances=(0.5,)).ok
-    task = _Task(url, 0, 0.5, tmp_path / "0.told")
+    assert kill_workers(url, tmp_path, kills=0, tolerances=(0.2,)).ok
+    task = _Task(url, 0, 0.2, tmp_path / "0.told")
     with task.notes.open("a") as notes:
         notes.write("100000 1.0\n")
     assert _check_killed(task)[1:] == (1, 0, 0)

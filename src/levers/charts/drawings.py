@@ -15,6 +15,7 @@ from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, R
 from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, Look
 from levers.charts.svg import NARROW, SIZE, SMALL, WIDE, Canvas, Scale, fitted, short, spanned, text_width, wrapped
 from levers.charts.view import StudyView
+from levers.studies.analysis.describe import BLOCK
 
 MOST_LEVELS = 150
 """The most levels that are drawn: nobody reads more, and the table has them all."""
@@ -244,7 +245,7 @@ def _bins(canvas: Canvas, bins: Bins, x: Scale, y: Scale) -> None:
 
 
 def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: float) -> None:
-    """Lines between blocks, and the name of each stage; neither where they would run together."""
+    """Lines between blocks, and the name of each stage that has one; neither where they would run together."""
     found, drawn, free = data.outcomes, x.begin, x.begin
     for begin in found.starts[1:-1]:
         if x(begin + 0.5) - drawn >= 5:
@@ -252,6 +253,8 @@ def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: flo
             canvas.line(drawn, top, drawn, bottom, "c-block")
     spans = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(spans, key=lambda span: span[2]):
+        if stage == BLOCK:
+            continue
         parts = list(group)
         at, end = max(x(parts[0][0] + 0.5), free), x(parts[-1][1] + 0.5)
         text = fitted(stage, max(end - at, 120 if at == x.begin else 0), SMALL)

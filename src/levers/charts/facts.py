@@ -355,7 +355,7 @@ def history_facts(view: StudyView) -> Facts[History]:
     >>> study.tell(study.ask()[0], 3.5)
     >>> facts = history_facts(StudyView("oven", study.state))
     >>> facts.caption, facts.rows
-    ('1 outcomes in 1 blocks; dotted lines divide blocks.', [('1', '0', '1', 'screening', '3.5')])
+    ('1 outcomes in 1 blocks; dotted lines divide blocks.', [('1', '0', '1', 'block', '3.5')])
     """
     heading, found, best = "outcomes in the order of telling", view.outcomes, view.best
     values, n = found.values, len(found.values)

@@ -22,6 +22,7 @@ from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
+from levers.studies.analysis.describe import BLOCK
 from levers.studies.run import AnyStudy
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.state import StudyState
@@ -266,7 +267,7 @@ def draw_history(data: History) -> Picture:
 
 
 def _boundaries(axes: Axes, data: History) -> None:
-    """Thin lines between blocks, and the name of each stage; neither where they would run together."""
+    """Thin lines between blocks, and the name of each stage that has one; neither where they would run together."""
     found, drawn, free = data.outcomes, 0, 0.0
     n = len(found.values)
     for begin in found.starts[1:-1]:
@@ -275,6 +276,8 @@ def _boundaries(axes: Axes, data: History) -> None:
             drawn = begin
     blocks = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(blocks, key=lambda block: block[2]):
+        if stage == BLOCK:
+            continue
         parts = list(group)
         at = max(float(parts[0][0]), free)
         width = n * (0.02 + 0.0105 * len(stage))  # about that of so many letters

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from levers.algorithms.base import Verdict
+from levers.studies.analysis.describe import why_below_zero
 from levers.studies.sheets.cells import level_text
 
-SELECTION = "selection"
 _GAP = 3  # between two columns of a table
 
 
@@ -99,11 +99,8 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
         matters = "yes" if factor.name in found else unsure
         table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
     out.print(table)
-    if any_negative and SELECTION in dict(verdict.runs_by_stage):
-        out.print(
-            "The choice was made on fresh runs of the selection, the losses are estimated from all runs: "
-            "so a small negative loss can appear.\n"
-        )
+    if any_negative and (why := why_below_zero(verdict)):
+        out.print(f"{why[0].upper()}{why[1:]}: so a small negative loss can appear.\n")
 
 
 def cell(value: object) -> str:

@@ -12,7 +12,7 @@ from levers.cli.options import FormatOption, Reached, on_study, say_json, say_ro
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
-from levers.studies.analysis.describe import promise, several, when
+from levers.studies.analysis.describe import BLOCK, promise, several, when
 from levers.studies.analysis.views import EffectRow
 from levers.studies.sheets.cells import level_text
 
@@ -37,7 +37,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     if output is Format.csv:
         say_rows([found], output, "")
         return
-    typer.echo(f"{found.name}: {found.state}, {found.stage}, {found.goal} with {found.algorithm}")
+    stage = "" if found.stage == BLOCK else f"{found.stage}, "
+    typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}")
     out = several(found.n_running, "run", "runs")
     typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this block")
     if found.n_failed or found.n_stale:
@@ -110,9 +111,10 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         print_verdict(console(), found)
         typer.echo(f"Set {_settings(params)}.")
         typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {_grounds(found)}.")
-        stages = ", ".join(f"{n} {stage}" for stage, n in found.runs_by_stage if stage != PAST)
+        stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
         past = dict(found.runs_by_stage).get(PAST, 0)
-        typer.echo(f"Runs: {found.n_runs} ({stages}){f', and {past} of past data' if past else ''}.")
+        of_which = f" ({', '.join(stages)})" if stages else ""
+        typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
     else:
         own = {"assignment": dict(params), "guarantee": found.statement, "runs_by_stage": dict(found.runs_by_stage)}
         names = (

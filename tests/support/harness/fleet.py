@@ -129,7 +129,8 @@ def run_forked(url: str, *, children: int, asks: int) -> int:
 
 
 def _fork_with_a_study(url: str, children: int, asks: int) -> None:
-    study = create_study("forked", FLEET_SPACE, budget=10_000, noise_sd=1.0, seed=0, storage=url)
+    # a tolerance whose first block has runs for everyone: nobody has to wait for the next
+    study = create_study("forked", FLEET_SPACE, tolerance=0.1, noise_sd=1.0, seed=0, storage=url)
     study.tell(study.ask()[0], 0.0)  # so that a connection is open
     crew = []
     for _ in range(children):

@@ -29,8 +29,11 @@ SPACE = Space.of(
 
 
 def is_harmless(page: Page) -> None:
-    """Only the two scripts of every page are there, and nothing that a name could have brought."""
-    assert page.locator("script").count() == page.locator("script[src^='/static/']").count() == 2
+    """Only the scripts of every page and that of its kind are there, and nothing that a name could have brought."""
+    kind = page.locator("body").get_attribute("data-page")
+    own = [f"{kind}.js"] if kind in ("study", "new") else []
+    found = page.locator("script").evaluate_all("(all) => all.map((script) => script.getAttribute('src') ?? 'inline')")
+    assert [re.sub(r"^/static/\w+/", "", src) for src in found] == ["theme.js", "main.js", *own]
     assert page.locator("img, iframe, object, [onerror], [onload]").count() == 0
 
 

@@ -118,6 +118,39 @@ def test_a_run_that_failed_is_asked_for_again(people: Visitors, shared: str) -> 
     assert study.status().n_failed == 1
 
 
+def test_a_page_that_is_loaded_has_its_script(people: Visitors, shared: str) -> None:
+    """Else a form sent at once would leave the page, and what was typed into other rows with it."""
+    oven(shared, "at once").ask(2)
+    page = people.new_page()
+    for path, script in (("/studies/at%20once", "/runs.js"), ("/studies/new", "/new.js")):
+        page.goto(path)
+        loaded = "performance.getEntriesByType('navigation')[0].loadEventStart"
+        scripts = "performance.getEntriesByType('resource').filter((file) => file.name.endsWith(script))"
+        assert page.evaluate(f"(script) => {scripts}.map((file) => file.responseEnd <= {loaded})", script) == [True]
+
+
+def test_an_update_that_is_faster_than_the_answer(people: Visitors, shared: str) -> None:
+    """The page hears of its own outcome as of anybody's; it must not say that it was not saved."""
+    study = oven(shared, "faster")
+    study.ask(2)
+    page = people.new_page()
+    page.goto("/studies/faster")
+    expect(page.locator("#live")).to_have_text("live")
+    row, seen = page.locator("tr[data-trial='0']"), list[object]()
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        expect(page.locator("#so-far")).to_have_text("1 run so far")
+        seen.extend([row.get_attribute("data-state"), row.locator(".problem").is_hidden()])
+        route.fulfill(response=answer)
+
+    page.route("**/tell", late)
+    page.get_by_label("Outcome of trial 0", exact=True).fill("2.5")
+    page.get_by_role("button", name="Save the outcome of trial 0").click()
+    expect(row.locator(".became")).to_contain_text(": 2.5")
+    assert seen == ["open", True]
+
+
 def test_the_service_is_restarted_under_an_open_page(chromium: Browser, tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/restarted.db"
     study = oven(storage, "restarted")

@@ -437,7 +437,7 @@ class Pooled(Algorithm):
         if state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
         following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
-        target = math.ceil(more) if following > settings.NEARLY_ALL * more else following
+        target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
         return replace(state, target=min(max(target, settings.LEAST_BLOCK), most))
 
@@ -645,12 +645,15 @@ class Pooled(Algorithm):
         if state.noise_sd is None:
             return Outlook(None, None)
         if state.rho is None:
-            rest = max(math.ceil(settings.SLACK * self._runs_at_once(state.noise_sd)) - state.target, 0)
-            return Outlook(rest, rest)
+            needed = self._runs_at_once(state.noise_sd)
+            worst = self._longest(state, needed)
+            return Outlook(min(max(math.ceil(needed) - state.target, 0), worst), worst)
+        if state.noise_bound is None:
+            return Outlook(None, None)
         evidence = self.evidence(state)
         rough = self._rough_runs(state, self.stakes(state, evidence))
-        beyond = settings.SLACK * (state.n_runs + rough) - state.n_runs + self._open_parameters(state)
-        worst = max(math.ceil(max(beyond, 0.0) + settings.LEAST_BLOCK) - state.target, 0)
+        needed = state.n_runs + rough
+        worst = self._longest(state, needed * (state.noise_bound / state.noise_sd) ** 2)
         now = self.standing(state, evidence)
         growths = [growth for growth in settings.GROWTHS if state.n_runs * (growth - 1) < max(rough, 1.0)]
         for batch in forecasts(evidence, growths, self.confidence(state), now, self.known):
@@ -664,6 +667,12 @@ class Pooled(Algorithm):
                     return Outlook(min(max(math.ceil(state.n_runs * (growth - 1)) - state.target, 0), worst), worst)
             growths = growths[len(batch) :]
         return Outlook(min(max(math.ceil(rough) - state.target, 0), worst), worst)
+
+    def _longest(self, state: PooledState, needed: float) -> int:
+        """Runs after the block under way in the worst case: what designs lose, and short blocks at the end, added."""
+        lost = 0.5 * self.choices.n_open_parameters(state.open_factors, state.active)
+        most = settings.SLACK * (needed + lost) + 2 * settings.LEAST_BLOCK
+        return max(math.ceil(most) - state.n_runs - state.target, 0)
 
     def progress(self, state: PooledState) -> Progress:
         """Leaders, eliminations and the noise that is reckoned with."""

@@ -40,6 +40,7 @@ MOST_POOLED_LEVELS = 1500  # of all factors together: the information matrix has
 POOLED_GROWTH = 0.35  # a later block has at least this share of the runs so far,
 POOLED_NEXT = 1.0  # and so many runs per parameter still open
 NEARLY_ALL = 0.65  # a block that would be more than this share of what is still needed is all of it
+SPARE = 1.01  # times what is still needed, so that a last block is seldom followed by a very short one
 LEAST_BLOCK = 4  # runs of a block, at least
 CLOSE_ENOUGH = 0.02  # how far below the failure probability, on the log scale, an accepted bound may end
 CLOSELY_COUPLED = 5.0  # runs per open parameter below which the coupling of factors is measured

@@ -2,8 +2,13 @@
 
 from datetime import UTC, datetime
 
+from levers.algorithms.base import Verdict
 from levers.studies import events
 from levers.studies.events import Event, Numbers
+
+BLOCK = "block"
+"""The stage of algorithms that have only one. It tells people nothing, since all runs come in blocks."""
+_SELECTION, _BEST = "selection", "best"
 
 
 def words(event: Event) -> str:
@@ -19,7 +24,8 @@ def words(event: Event) -> str:
         case events.Decided():
             return "decided"
         case events.Opened():
-            return f"designed {several(event.batch.n_runs, 'run', 'runs')} ({event.batch.stage})"
+            n_runs, stage = several(event.batch.n_runs, "run", "runs"), event.batch.stage
+            return f"designed a block of {n_runs}" if stage == BLOCK else f"designed {n_runs} ({stage})"
         case events.Asked():
             until = "" if event.deadline is None else f" until {when(event.deadline)}"
             return f"asked {_trials(event.trials)} for {event.worker}{until}"
@@ -46,6 +52,20 @@ def _trials(trials: Numbers) -> str:
 
 def _because(reason: str) -> str:
     return f" ({reason})" if reason else ""
+
+
+def why_below_zero(verdict: Verdict) -> str | None:
+    """Why the estimated loss of a level that was not chosen may be below 0; None where it cannot be.
+
+    It depends on which runs a choice was made by, and how.
+    """
+    if _SELECTION in dict(verdict.runs_by_stage):
+        return "the choice was made on fresh runs of the selection, the losses are estimated from all runs"
+    if dict(verdict.options).get("aim") == _BEST:
+        return "the choice was made by a fit that shrinks effects, the losses are estimated without shrinking"
+    if verdict.eliminations:
+        return "a level that was ruled out is not run again, and later runs may put the chosen one below it"
+    return None
 
 
 def when(seconds: float) -> str:

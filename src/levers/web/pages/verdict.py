@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from levers.charts.view import StudyView
+from levers.studies.analysis.describe import BLOCK, why_below_zero
 from levers.web.pages.site import page
 from levers.web.pages.study import context, opened
 
@@ -44,13 +45,14 @@ def report(view: StudyView) -> dict[str, Any]:
         # doubts have a place of their own on the page
         "provisos": [] if found is None else [*guarantee, *(proviso.text for proviso in found.provisos)],
         "noise": noise,
-        "has_selection": found is not None and SELECTION in dict(found.runs_by_stage),
         "levels": levels[:MOST_LEVELS],
+        "why_below_zero": None if found is None else why_below_zero(found),
         "n_levels": len(levels),
         "matter": [n for n in view.state.spec.space.names if n in matter],
         # factors and levels as the algorithm sees them
         "ledger": [(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],
         "doubt": None if found is None else view.additivity,
+        "stages": [] if found is None else [(stage, n) for stage, n in found.runs_by_stage if stage != BLOCK],
         "blocks": [] if found is None else found.blocks,
         "corrections": view.state.corrections[-50:],
     }

@@ -1,4 +1,4 @@
-// What every page does, and which module its kind of page needs.
+// What every page does. Pages that do more name a module of their own, which is there before the page counts as loaded.
 import { localTimes } from "./times.js";
 
 const theme = document.getElementById("theme");
@@ -14,10 +14,7 @@ localTimes(document);
 const print = document.getElementById("print");
 if (print) { print.hidden = false; print.addEventListener("click", () => window.print()); }
 
-const kind = document.body.dataset.page;
-if (kind === "new") await import("./new.js");
-if (kind === "study") await import("./study.js");
-if (kind === "trials") {
+if (document.body.dataset.page === "trials") {
   // a level belongs to a factor: choosing another factor asks for its levels
   const factor = document.getElementById("factor");
   factor.addEventListener("change", () => { document.getElementById("level").value = ""; factor.form.requestSubmit(); });

@@ -13,9 +13,11 @@ export function shownTrials() { return [...body.rows].map((row) => row.dataset.t
 // new rows are added; rows that others have done say so; a row with something typed in it keeps that
 export function mergeRuns(fresh) {
   if (!fresh) return;
+  const sending = form.hasAttribute("aria-busy"); // its answer comes first, and another look after it
   for (const row of [...fresh.rows]) {
     const old = rowOf(row.dataset.trial);
     if (!old) { insert(row); continue; }
+    if (sending) continue;
     if (row.dataset.state === "open" && old.dataset.state === "open") continue;
     if (!isTyped(old) && !old.contains(document.activeElement)) { if (old.innerHTML !== row.innerHTML) old.replaceWith(row); continue; }
     if (row.dataset.state === old.dataset.state) continue;
