@@ -1,5 +1,6 @@
 """Pooled studies: the answer comes from all runs, any budget is taken, a noise that is not known is learned."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from harness.coverage import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares
-from levers.algorithms.cfs.pooled import Pooled, PooledState
+from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled_state import PooledState
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.cfs.verify import verify
@@ -324,3 +326,40 @@ def test_a_study_that_imports_runs_uses_them() -> None:
     alone = run_on_world(cfs, WORLD, 1)
     assert step.n_runs == n_runs < alone.n_runs
     assert gap(WORLD, step.assignment.codes) <= 0.5
+
+
+def test_looks_inside_a_block_are_planned_and_say_what_is_certified() -> None:
+    """One design of 38 runs: nothing before half of it, then a certificate that the end improves on."""
+    cfs = Cfs(Problem(WORLD.space, None, 0.1, 1.0), budget=38, aim="certify")
+    state, rng = cfs.start(), np.random.default_rng(2)
+    step = cfs.ask(state, rng)
+    assert isinstance(step, Batch)
+    outcomes = WORLD.sample(step.codes, rng).outcomes
+    assert cfs.interim_inside(state, step.codes[:18], outcomes[:18]) is None
+    half, later = (cfs.interim_inside(state, step.codes[:n], outcomes[:n]) for n in (19, 35))
+    assert half is not None
+    assert half == later  # no look between
+    assert half.n_runs == 19
+    end = cfs.interim(cfs.tell(state, step, outcomes))
+    assert end is not None
+    assert end.within < half.within
+
+
+def test_later_looks_inside_a_block_are_as_far_apart_as_blocks() -> None:
+    cfs = Pooled(Problem(WORLD.space, 0.3, 0.1, 1.0))
+    rng = np.random.default_rng(0)
+    state = cfs.start()
+    first = cfs.ask(state, rng)
+    assert isinstance(first, Batch)
+    state = cfs.tell(state, first, WORLD.sample(first.codes, rng).outcomes)
+    longer = dataclasses.replace(state, target=4 * first.n_runs)
+    step = cfs.ask(longer, rng)
+    assert isinstance(step, Batch)
+    outcomes = WORLD.sample(step.codes, rng).outcomes
+    seen = {
+        found.n_runs
+        for n in range(step.n_runs)
+        if (found := cfs.interim_inside(longer, step.codes[:n], outcomes[:n])) is not None
+    }
+    wanted = [math.floor(first.n_runs * 1.35**j) for j in range(1, 6)]
+    assert sorted(seen) == [n for n in wanted if n < 5 * first.n_runs]

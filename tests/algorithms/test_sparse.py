@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 from harness.sparse import Effects, equal_gaps, random_effects, study_sparse
 from levers.algorithms.base import Batch, Problem, Verdict
-from levers.algorithms.cfs import sparse_state
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
-from levers.algorithms.cfs.sparse import Sparse
-from levers.algorithms.cfs.sparse_certificate import runs_to_go
-from levers.algorithms.cfs.sparse_finding import level_groups
-from levers.algorithms.cfs.sparse_state import ParentFit, SparseBlock, SparseState, block_rows
+from levers.algorithms.cfs.sparse import state as sparse_state
+from levers.algorithms.cfs.sparse.certificate import runs_to_go
+from levers.algorithms.cfs.sparse.finding import level_groups
+from levers.algorithms.cfs.sparse.solver import Sparse
+from levers.algorithms.cfs.sparse.state import ParentFit, SparseBlock, SparseState, block_rows
 from levers.core.certificates.certificate import stakes_tolerance
 from levers.core.certificates.sums import dp_bound, stakes_bound
 from levers.core.codec import from_json, to_json

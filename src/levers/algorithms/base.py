@@ -236,6 +236,10 @@ class Algorithm(ABC):
         """The verdict if the study ended now; None when nothing can be said yet. See `certifies_early`."""
         return None
 
+    def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
+        """The same inside a block, of which these runs were told; None where no look is planned there."""
+        return None
+
     def outlook(self, state: Any, n_asked: int) -> Outlook:
         """The runs that will follow the `n_asked` of the block under way."""
         return Outlook()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.algorithms.base import Batch, Problem, run_to_verdict
-from levers.algorithms.cfs.sparse import Sparse
+from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.core.space import Space
 
 TOLERANCE, FAILURE_PROB = 0.5, 0.1

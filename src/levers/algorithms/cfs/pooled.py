@@ -7,8 +7,8 @@ section 10.
 """
 
 import math
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from hashlib import sha256
 from typing import ClassVar
 
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import (
     CHUNK,
-    PAST,
     Algorithm,
     Batch,
     BlockRecord,
@@ -28,12 +27,12 @@ from levers.algorithms.base import (
     add_runs,
 )
 from levers.algorithms.cfs import decisions, settings
-from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, leaders_of
-from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES
+from levers.algorithms.cfs.allocation import leaders_of
+from levers.algorithms.cfs.pooled_blocks import allocated_block, tied_block
+from levers.algorithms.cfs.pooled_state import PooledState
+from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY
 from levers.core.certificates.certificate import certified_levels, check_failure_prob, stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
-from levers.core.codec import serialisable
-from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
@@ -49,10 +48,9 @@ from levers.core.model.evidence import (
     level_mask,
     noise_upper_bound,
 )
-from levers.core.model.fit import Fit
-from levers.core.model.level_index import ActiveLevels, all_levels, offsets
+from levers.core.model.level_index import all_levels, offsets
 from levers.core.model.moments import Moments
-from levers.core.model.pooled import OutcomeSteps, PooledSums
+from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
@@ -74,62 +72,6 @@ NOTHING_CERTIFIED = Remark(
     "too few runs to certify anything: the setting is the best guess of a shrunken fit, and may be far from the best",
 )
 """Said in place of a certificate where the runs do not determine every difference between levels."""
-
-
-@serialisable("PooledState")
-@dataclass(frozen=True, eq=False)
-class PooledState:
-    """Where a pooled study stands. `target` is the size of the block under way, `block` its runs so far.
-
-    `noise_bound` holds at any time, and levels are dropped by it; `noise_sd` is what lengths and certificates take the
-    noise for. With a known noise both are that.
-    """
-
-    target: int
-    active: ActiveLevels
-    leaders: tuple[int, ...]
-    pooled: PooledSums
-    block: Moments
-    steps: OutcomeSteps = field(default_factory=OutcomeSteps)
-    seed: int | None = None
-    digest: str | None = None
-    rho: float | None = None
-    parents: tuple[int, ...] = ()
-    closed: tuple[int, ...] = ()
-    upper_loss: float | None = None
-    noise_bound: float | None = None
-    noise_sd: float | None = None
-    eliminations: tuple[Elimination, ...] = ()
-    blocks: tuple[BlockRecord, ...] = ()
-    certified: float | None = None
-    finished: bool = False
-    rules: int = POOLED_RULES
-
-    @property
-    def n_runs(self) -> int:
-        """Runs of all complete blocks, imported ones included."""
-        return self.pooled.n_runs
-
-    @property
-    def n_past(self) -> int:
-        """Runs that count, but were not asked for."""
-        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
-
-    @cached_property
-    def open_factors(self) -> tuple[int, ...]:
-        """The factors that the current block varies."""
-        closed = set(self.closed)
-        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
-
-    @cached_property
-    def open_sizes(self) -> tuple[int, ...]:
-        """How many levels of them are in play."""
-        return tuple(len(self.active[k]) for k in self.open_factors)
-
-    @cached_property
-    def fit(self) -> Fit:
-        """The additive fit to all runs of complete blocks."""
-        return Fit(self.pooled)
 
 
 @dataclass(frozen=True)
@@ -255,9 +197,11 @@ class Pooled(Algorithm):
     def design(self, state: PooledState, seed: int) -> Design:
         """The design of the current block, from its seed: always the same one."""
         if self.aim == BEST and state.rho is not None:
-            return _allocated(self, state, seed)
+            assert self.budget is not None  # what makes this the aim
+            left = self.budget - (state.n_runs - state.n_past)
+            return allocated_block(self.choices, state, self.problem.noise_sd, left, seed)
         if self.choices.is_tied:
-            return _tied(self, state, seed)
+            return tied_block(self.choices, state, seed)
         if state.blocks:
             return extending_design(state.open_sizes, state.target, seed, self.n_levels, state.open_factors)
         return largest_design(state.open_sizes, state.target, seed, "thorough")
@@ -350,10 +294,7 @@ class Pooled(Algorithm):
             digest=None,
         )
         if state.rho is None:
-            information = self.evidence(state).information
-            determined = information[information > 0]
-            middle = float(np.median(determined)) if determined.size else 1.0
-            state = replace(state, rho=settings.RHO_SHARE * middle)
+            state = replace(state, rho=_first_rho(self.evidence(state)))
         return self._decide(state)
 
     # Deciding between blocks
@@ -370,7 +311,7 @@ class Pooled(Algorithm):
         """
         if self.problem.noise_sd is not None:
             return state
-        fit, least = state.fit, least_noise(state.pooled)
+        fit, least = state.fit, state.pooled.least_noise
         dof = fit.residual_dof
         if dof < 1 or state.pooled.steps.resolution is None:
             return state  # as many parameters as runs, or one outcome again and again: nothing tells the noise
@@ -475,7 +416,7 @@ class Pooled(Algorithm):
 
     def posterior(self, state: PooledState) -> Posterior:
         """The shrunken estimate of all effects from all runs."""
-        return posterior(state.pooled, self.problem.noise_sd, least_noise(state.pooled))
+        return posterior(state.pooled, self.problem.noise_sd, state.pooled.least_noise)
 
     def _open_parameters(self, state: PooledState) -> int:
         return math.ceil(settings.POOLED_NEXT * self.choices.n_open_parameters(state.open_factors, state.active))
@@ -593,6 +534,45 @@ class Pooled(Algorithm):
         every_look = self.shares.selection / settings.EVERY_LOOK
         return self.verdict(replace(state, certified=self._certified(state, evidence, every_look)))
 
+    def interim_inside(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
+        """The same inside a long block, at looks planned in advance; nothing is dropped there.
+
+        They are as far apart as blocks are: at 1.35, 1.35^2, ... times the runs at the last one, in the first block at
+        half of it. The first runs of the block that were told are used, in the order of the design.
+        """
+        rows, y = np.asarray(codes, dtype=np.int16), np.asarray(outcomes, dtype=np.float64)
+        n_runs = self._look_inside(state, len(y))
+        if n_runs == 0 or state.finished:
+            return None
+        steps = state.steps.add(y[:n_runs])
+        block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows[:n_runs]), y[:n_runs])
+        pooled = state.pooled.add(block, steps, own_constant=self.aim == CERTIFY)
+        record = BlockRecord(BLOCK, n_runs, 0, "as run", 0.0, _digest(rows[:n_runs]))
+        state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record))
+        evidence = self.evidence(state)
+        if state.rho is None:
+            state = replace(state, rho=_first_rho(evidence))
+        state = self._with_noise(state)
+        if state.noise_bound is None:
+            return None
+        now = self.standing(state, evidence)
+        leaders = (
+            tuple(now.leaders.tolist()) if self.aim == CERTIFY else leaders_of(self.choices, self.posterior(state))
+        )
+        upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
+        return self.interim(replace(state, leaders=leaders, upper_loss=upper))
+
+    def _look_inside(self, state: PooledState, n_told: int) -> int:
+        """Runs of the block under way at the last planned look that was reached; 0 before the first."""
+        if state.rho is None:
+            half = state.target // 2
+            return half if n_told >= half > self.choices.n_parameters else 0
+        reached, look = 0, state.n_runs * (1 + settings.POOLED_GROWTH)
+        while look - state.n_runs <= min(n_told, state.target - 1):
+            reached = math.floor(look - state.n_runs)
+            look *= 1 + settings.POOLED_GROWTH
+        return reached
+
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
         error = self.failure_prob - self.shares.noise
@@ -681,57 +661,10 @@ class Pooled(Algorithm):
         )
 
 
-@lru_cache(maxsize=4)
-def _allocated(rules: Pooled, state: PooledState, seed: int) -> Design:
-    """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
-    assert rules.budget is not None  # what makes this the aim
-    rng = np.random.default_rng(seed)
-    left = rules.budget - (state.n_runs - state.n_past)
-    shares = allocated_shares(rules.choices, rules.posterior(state), left)
-    rows = allocated_rows(shares, state.target, rng)
-    rows = complementary_rows(rows, rules.choices, state.pooled.information)
-    rows.flags.writeable = False
-    return Design(rows, rules.n_levels, "allocated")
-
-
-@lru_cache(maxsize=4)
-def _tied(rules: Pooled, state: PooledState, seed: int) -> Design:
-    """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
-    active = tuple(levels if k in state.open_factors else (state.leaders[k],) for k, levels in enumerate(state.active))
-    groups = _combinations(rules.choices, active)
-    in_play = [np.unique(column) for group in groups for column in group.table.T]
-    varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
-    sizes, parts = tuple(len(in_play[i]) for i in varied), rules.choices.sizes
-    if state.blocks:
-        design = extending_design(sizes, state.target, seed, parts, varied)
-    else:
-        design = largest_design(sizes, state.target, seed, "thorough")
-    rows = np.stack([np.full(design.n_runs, levels[0]) for levels in in_play], axis=1).astype(np.int16)
-    for column, i in enumerate(varied):
-        rows[:, i] = in_play[i][design.rows[:, column]]
-    codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
-    codes.flags.writeable = False
-    return Design(codes, rules.n_levels, design.kind)
-
-
-def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:
-    """What can be set: for each factor its parts' columns, and the levels of these in every level in play."""
-    groups, first = [], 0
-    for levels, table in zip(active, choices.tables, strict=True):
-        columns = tuple(range(first, first + table.shape[1]))
-        groups.append(Combinations(columns, table[list(levels)], np.array(levels)))
-        first += table.shape[1]
-    return groups
-
-
-def least_noise(pooled: PooledSums) -> float:
-    """The least standard deviation that a residual can show: that of rounding to the resolution, r / sqrt(12).
-
-    >>> block = Moments.empty([2]).add([[0], [1]], [0.0, 1.0])
-    >>> round(least_noise(PooledSums.empty([2]).add(block, OutcomeSteps().add(np.array([0.0, 1.0])))), 4)
-    0.2887
-    """
-    return (pooled.steps.resolution or 0.0) / math.sqrt(12)
+def _first_rho(evidence: Evidence) -> float:
+    """What the mixture of the radii is tuned to: a share of what the first runs say about a pair of levels."""
+    determined = evidence.information[evidence.information > 0]
+    return settings.RHO_SHARE * (float(np.median(determined)) if determined.size else 1.0)
 
 
 def _estimated(noise_sd: float | None) -> str:

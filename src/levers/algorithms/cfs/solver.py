@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.pooled import Pooled, PooledState
+from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled_state import PooledState
 from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES
-from levers.algorithms.cfs.sparse import Sparse
-from levers.algorithms.cfs.sparse_state import SparseState
+from levers.algorithms.cfs.sparse.solver import Sparse
+from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.model.choices import Parts
@@ -154,6 +155,10 @@ class Cfs(Algorithm):
     def interim(self, state: Any) -> Verdict | None:
         """What could be certified if the study ended now; None before a block."""
         return self._rules(state).interim(state)
+
+    def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
+        """The same inside a block, of which these runs were told."""
+        return self._rules(state).interim_inside(state, codes, outcomes)
 
     def verdict(self, state: Any) -> Verdict:
         """The verdict of a finished study."""

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import Verdict
 from levers.algorithms.cfs.pooled import Pooled
 from levers.algorithms.cfs.settings import POOLED_RULES, RULES, SPARSE_RULES
-from levers.algorithms.cfs.sparse import Sparse
+from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
 from levers.core.validation import check_outcomes

@@ -4,6 +4,7 @@ Levels are compared inside blocks only, so what drifts between blocks does no ha
 often loses nothing by it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -109,6 +110,16 @@ class PooledSums:
     def level_counts(self) -> NDArray[np.int64]:
         """How often each level was used."""
         return self.counts
+
+    @property
+    def least_noise(self) -> float:
+        """The least standard deviation that residuals can show: that of rounding to the outcomes' steps, r / sqrt(12).
+
+        >>> block = Moments.empty([2]).add([[0], [1]], [0.0, 1.0])
+        >>> round(PooledSums.empty([2]).add(block, OutcomeSteps().add(np.array([0.0, 1.0]))).least_noise, 4)
+        0.2887
+        """
+        return (self.steps.resolution or 0.0) / math.sqrt(12)
 
     @property
     def rounding(self) -> float:

@@ -172,7 +172,10 @@ def certified(state: StudyState) -> Verdict | None:
     """What can be certified now: the verdict, or what the algorithm could say if the study ended here."""
     if state.open_block is None:
         return _final(state)
-    found = state.spec.solver.interim(state.known[-1])
+    solver, known = state.spec.solver, state.known[-1]
+    codes, values = state.open_block.told_rows()
+    found = solver.interim_inside(known, codes, state.spec.sign * values) if len(values) else None
+    found = solver.interim(known) if found is None else found
     return None if found is None else replace(found, goal=state.spec.goal)
 
 

@@ -18,9 +18,9 @@ from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, Intervals, Losses
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
-from levers.algorithms.cfs.sparse_certificate import Configuration, runs_to_go
-from levers.algorithms.cfs.sparse_finding import beyond_chance, level_groups, unexplained_variance
-from levers.algorithms.cfs.sparse_state import (
+from levers.algorithms.cfs.sparse.certificate import Configuration, runs_to_go
+from levers.algorithms.cfs.sparse.finding import beyond_chance, level_groups, unexplained_variance
+from levers.algorithms.cfs.sparse.state import (
     ParentFit,
     SparseBlock,
     SparseState,

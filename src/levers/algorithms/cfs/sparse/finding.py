@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from levers.algorithms.cfs.sparse_state import ParentFit, level_counts
+from levers.algorithms.cfs.sparse.state import ParentFit, level_counts
 from levers.core.model.level_index import Numbers
 from levers.core.model.permutation import subset_sum_limits
 

@@ -1,0 +1,55 @@
+"""The rows of a pooled study's blocks where they are more than a design over the levels in play."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows
+from levers.algorithms.cfs.pooled_state import PooledState
+from levers.core.designs.allowed import Combinations, allowed_rows
+from levers.core.designs.build import extending_design, largest_design
+from levers.core.designs.design import Design
+from levers.core.model.choices import Choices
+from levers.core.model.level_index import ActiveLevels
+from levers.core.model.posterior import posterior
+
+
+@lru_cache(maxsize=4)
+def allocated_block(choices: Choices, state: PooledState, noise_sd: float | None, n_left: int, seed: int) -> Design:
+    """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
+    found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
+    shares = allocated_shares(choices, found, n_left)
+    rows = allocated_rows(shares, state.target, np.random.default_rng(seed))
+    rows = complementary_rows(rows, choices, state.pooled.information)
+    rows.flags.writeable = False
+    return Design(rows, choices.n_levels, "allocated")
+
+
+@lru_cache(maxsize=4)
+def tied_block(choices: Choices, state: PooledState, seed: int) -> Design:
+    """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
+    active = tuple(levels if k in state.open_factors else (state.leaders[k],) for k, levels in enumerate(state.active))
+    groups = _combinations(choices, active)
+    in_play = [np.unique(column) for group in groups for column in group.table.T]
+    varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
+    sizes, parts = tuple(len(in_play[i]) for i in varied), choices.sizes
+    if state.blocks:
+        design = extending_design(sizes, state.target, seed, parts, varied)
+    else:
+        design = largest_design(sizes, state.target, seed, "thorough")
+    rows = np.stack([np.full(design.n_runs, levels[0]) for levels in in_play], axis=1).astype(np.int16)
+    for column, i in enumerate(varied):
+        rows[:, i] = in_play[i][design.rows[:, column]]
+    codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
+    codes.flags.writeable = False
+    return Design(codes, choices.n_levels, design.kind)
+
+
+def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:
+    """What can be set: for each factor its parts' columns, and the levels of these in every level in play."""
+    groups, first = [], 0
+    for levels, table in zip(active, choices.tables, strict=True):
+        columns = tuple(range(first, first + table.shape[1]))
+        groups.append(Combinations(columns, table[list(levels)], np.array(levels)))
+        first += table.shape[1]
+    return groups

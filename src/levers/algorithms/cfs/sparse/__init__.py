@@ -1,0 +1,1 @@
+"""Few parents among very many factors: found in random columns, then settled."""
