@@ -1,7 +1,7 @@
 import pytest
 
 import levers
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.errors import InvalidSettingError

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from harness.coverage import FAILURE_PROB, Scenario, scenarios, selection_failures
+from harness.coverage import Scenario, scenarios, selection_failures
+from harness.hard_worlds import FAILURE_PROB
 from levers.core.designs.design import Design
 from levers.experiments.compare import Comparison, run_tasks, summarise
 
