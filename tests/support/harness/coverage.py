@@ -1,9 +1,10 @@
 """Count how often a promise is broken, on instances made to break it."""
 
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -107,22 +108,29 @@ def _looks(solver: Any, world: World, seed: int, at_end: bool = False) -> Iterat
             yield verdict
 
 
-def budget_worlds(
-    sizes: tuple[int, ...], options: dict[str, Any], shape: str, known_noise: bool = True, stretch: float = 1.0
-) -> Worlds:
-    """Gaps at the scale that a budget resolves: what a study without effects, of the same seed, certifies."""
+def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, stretch: float = 1.0) -> Worlds:
+    """Gaps at the scale that a budget resolves: what a study without effects certifies.
 
-    def world(seed: int) -> World:
+    One design certifies what its rows determine, so that is taken for each seed; otherwise it is a middle value.
+    """
+
+    @cache
+    def certified(seed: int) -> float:
         nothing = additive_world([[0.0] * m for m in sizes])
         scenario = Scenario("nothing", lambda seed: nothing, options, None)
-        certified = run_on_world(scenario.solver(nothing), nothing, seed).within
-        if not math.isfinite(certified):  # fewer runs than parameters: any gap would do
-            certified = 2.0
-        rng = np.random.default_rng([seed, 79])
+        within = run_on_world(scenario.solver(nothing), nothing, seed).within
+        return within if math.isfinite(within) else 2.0  # fewer runs than parameters: any gap would do
+
+    @cache
+    def usual() -> float:
+        return statistics.median(certified(seed) for seed in range(9))
+
+    def world(seed: int) -> World:
+        resolved = stretch * (usual() if options["aim"] == "best" else certified(seed))
         if shape == "mixed":
-            unit = 2 * stretch * certified / len(sizes)
-            return additive_world([(unit * rng.exponential(size=m)).tolist() for m in sizes])
-        size = stretch * worst_gap(sizes, scale_needed(tuple(sorted(sizes)), SELECTION)) * certified * JUST_OVER
+            rng = np.random.default_rng([seed, 79])
+            return additive_world([(2 * resolved / len(sizes) * rng.exponential(size=m)).tolist() for m in sizes])
+        size = worst_gap(sizes, scale_needed(tuple(sorted(sizes)), SELECTION)) * resolved * JUST_OVER
         return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
 
     return world
@@ -226,12 +234,18 @@ def _unknown_noise() -> list[Scenario]:
         for noise_sd in (0.4, 0.7, 1.0, 1.3, 3.0):
             name = f"noise unknown, sd {noise_sd} K={k} m={m}"
             found.append(Scenario(name, always(noisy_world, k, m, noise_sd), known_noise=False))
-    for n, sizes in ((3, (2,)), (4, (2,)), (6, (2,)), (5, (2, 2)), (8, (3, 3, 3)), (10, (3, 3, 3)), (14, (3, 3, 3))):
+    three = (3, 3, 3)
+    for n, sizes in ((3, (2,)), (4, (2,)), (6, (2,)), (5, (2, 2)), (8, three), (10, three), (14, three), (80, three)):
         for aim in ("certify", "best"):
             options = {"budget": n, "aim": aim}
             worlds = budget_worlds(sizes, options, "equal")
             name = f"noise unknown, budget of {n}, {aim}, {len(sizes)} x {sizes[0]} levels"
             found.append(Scenario(name, worlds, options, None, known_noise=False))
+    for n, sizes, failure_prob in ((3, (2,), 0.001), (7, three, 0.01), (8, three, 0.001), (12, three, 0.01)):
+        options = {"budget": n, "aim": "certify"}
+        worlds = budget_worlds(sizes, options, "equal", 0.5)
+        name = f"noise unknown, budget of {n}, promised {failure_prob:g}"
+        found.append(Scenario(name, worlds, options, None, known_noise=False, failure_prob=failure_prob))
     return found
 
 
@@ -242,6 +256,10 @@ def _discrete_outcomes() -> list[Scenario]:
         for sizes in ((3,), (3, 2)):
             name = f"rare outcomes, {base:.0%} and {size:.1%}, K={len(sizes)}"
             found.append(Scenario(name, always(rare_world, base, size, sizes), {}, tolerance, known_noise=False))
+    for base, size, unit in ((0.01, 0.03, 100.0), (0.03, 0.03, 100.0), (0.08, 0.03, 100.0), (0.03, 0.03, 0.1)):
+        name = f"rare outcomes of 0 or {unit:g}, {base:.0%} and {size:.1%}"
+        worlds = always(rare_world, base, size, (3,), unit)
+        found.append(Scenario(name, worlds, {}, unit * size, known_noise=False))
     for step in (0.5, 1.0, 4 / 3, 2.0, 4.0):
         for sizes, tolerance in (((2,), 0.5), ((3, 3), 0.5), ((2,), 1.2), ((3, 3), 1.5)):
             name = f"rounded to {step:.3g} sd, tolerance {tolerance}, K={len(sizes)}"

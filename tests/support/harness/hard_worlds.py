@@ -127,10 +127,41 @@ def bernoulli_world() -> World:
     return World(Space.sized([3, 2]), [even_table(3), even_table(2)], outcome)
 
 
-def rare_world(base: float, gap: float, sizes: tuple[int, ...]) -> World:
+@dataclass(frozen=True)
+class ScaledOutcome:
+    """Outcomes of 0 or 1, recorded as 0 or another number: 100 for per cent.
+
+    >>> y = ScaledOutcome(BernoulliOutcome({0: (0.0, 0.2)}, base=0.5), 100.0)
+    >>> y.mean(np.array([[1]], dtype=np.int16)).tolist(), y.noise_sd
+    ([70.0], 50.0)
+    """
+
+    counted: BernoulliOutcome
+    unit: float
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        return self.counted.parents
+
+    @property
+    def noise_sd(self) -> float:
+        return self.unit * self.counted.noise_sd
+
+    def mean(self, rows: Codes) -> NDArray[np.float64]:
+        return self.unit * self.counted.mean(rows)
+
+    def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
+        return self.unit * self.counted.sample(rows, rng)
+
+    def best(self) -> dict[int, int]:
+        return self.counted.best()
+
+
+def rare_world(base: float, gap: float, sizes: tuple[int, ...], unit: float = 1.0) -> World:
     """Outcomes of 0 or 1, mostly 0; the last level of each factor is best, which ties do not favour."""
     effects = {k: (0.0,) * (m - 1) + (gap * JUST_OVER,) for k, m in enumerate(sizes)}
-    return World(Space.sized(sizes), [even_table(m) for m in sizes], BernoulliOutcome(effects, base))
+    outcome = ScaledOutcome(BernoulliOutcome(effects, base), unit)
+    return World(Space.sized(sizes), [even_table(m) for m in sizes], outcome)
 
 
 @dataclass(frozen=True)
