@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem
 from levers.algorithms.cfs.solver import Cfs
 from levers.worlds.random import random_world

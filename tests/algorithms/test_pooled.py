@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares
 from levers.algorithms.cfs.pooled import Pooled

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
 from levers.algorithms.cfs.two_stage import TwoStage

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.decisions import after_look
 from levers.algorithms.cfs.settings import LOOK, SCREENING, SELECTION

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
-from harness.coverage import worst_gap
+from harness.hard_worlds import worst_gap
 from levers.core.certificates.certificate import (
     _EXPONENTS,
     _chernoff_exponents,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import levers
-from harness.coverage import additive_world
+from harness.hard_worlds import additive_world
 from levers.algorithms.cfs.pooled import Pooled
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl

@@ -1,180 +1,388 @@
 """Count how often a promise is broken, on instances made to break it."""
 
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Batch, Problem
+from harness.hard_worlds import (
+    FAILURE_PROB,
+    JUST_OVER,
+    SELECTION,
+    TOLERANCE,
+    Worlds,
+    additive_world,
+    always,
+    bernoulli_world,
+    edge_world,
+    look_world,
+    mixed_world,
+    near_and_far_world,
+    noisy_world,
+    one_parent_world,
+    rare_world,
+    rounded_world,
+    seeded,
+    slippage_world,
+    worst_gap,
+)
+from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
 from levers.algorithms.cfs.solver import Cfs
+from levers.algorithms.cfs.sparse import Sparse
+from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import scale_needed
-from levers.core.certificates.limits import slippage_failures
 from levers.core.designs.design import Design, estimate_block, independent_effects
 from levers.core.model.moments import LevelSums
-from levers.core.space import Space
 from levers.experiments.runner import run_on_world
-from levers.worlds.named import even_table
-from levers.worlds.outcome import AdditiveOutcome, BernoulliOutcome, Noise, Outcome
+from levers.worlds.outcome import AdditiveOutcome, Noise
 from levers.worlds.random import random_world
 from levers.worlds.scm import World, gap
 
-TOLERANCE, FAILURE_PROB = 0.5, 0.1
+AT_THE_END, FIRST_LOOK, EVERY_LOOK, LOOKS_AND_END, PARENTS = (
+    "end",
+    "first look",
+    "every look",
+    "looks and end",
+    "parents",
+)
+"""What is held against the truth: the verdict; the certificate of the first look; those of every look before the end,
+for someone who sees data and truth and stops at the look of his choice; the same with the verdict; the parents named.
+"""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Instances by seed, and how the study is set up. `early` ends it at the first certificate that screening gives."""
+    """Worlds by seed, how the study is set up, and what is counted."""
 
     name: str
-    world: Callable[[int], World]
+    world: Worlds
     options: dict[str, Any] = field(default_factory=dict)
     tolerance: float | None = TOLERANCE
     known_noise: bool = True
-    early: bool = False
+    counted: str = AT_THE_END
+    rules: type[Algorithm] = Cfs
+    failure_prob: float = FAILURE_PROB
 
-    def solver(self, world: World) -> Cfs:
+    def solver(self, world: World) -> Any:
         """The solver as it is set up for a world."""
         noise_sd = world.outcome.noise_sd if self.known_noise else None
-        return Cfs(Problem(world.space, self.tolerance, FAILURE_PROB, noise_sd), **self.options)
+        return self.rules(Problem(world.space, self.tolerance, self.failure_prob, noise_sd), **self.options)
 
     def fails(self, seed: int) -> bool:
-        """Whether the study with this seed loses more than its verdict certifies."""
+        """Whether the study with this seed loses more than it certifies, or names a factor without effect."""
         world = self.world(seed)
-        cfs = self.solver(world)
-        verdict = _first_certificate(cfs, world, seed) if self.early else run_on_world(cfs, world, seed)
-        allowed = verdict.within if self.tolerance is None or self.early else self.tolerance
-        return gap(world, verdict.assignment.codes) > allowed + 1e-12
+        solver = self.solver(world)
+        match self.counted:
+            case "first look":
+                return _loses_more(world, next(_looks(solver, world, seed)))
+            case "every look" | "looks and end":
+                at_end = self.counted == LOOKS_AND_END
+                return any(_loses_more(world, verdict) for verdict in _looks(solver, world, seed, at_end))
+            case "parents":
+                return _names_more(world, run_on_world(solver, world, seed))
+        return _loses_more(world, run_on_world(solver, world, seed))
 
 
-def _first_certificate(cfs: Cfs, world: World, seed: int) -> Any:
-    rng, state = np.random.default_rng(seed), cfs.start()
-    while (verdict := cfs.interim(state)) is None:
-        step = cfs.ask(state, rng)
-        assert isinstance(step, Batch)  # there is no verdict before the first block is complete
-        state = cfs.tell(state, step, world.sample(step.codes, rng).outcomes)
-    return verdict
+def _loses_more(world: World, verdict: Verdict) -> bool:
+    return gap(world, verdict.assignment.codes) > verdict.within + 1e-12
 
 
-def additive_world(effects: Sequence[Sequence[float]], noise: Noise | None = None) -> World:
-    """A world without a graph to speak of: every factor is a parent with these effects.
+def _names_more(world: World, verdict: Verdict) -> bool:
+    assert isinstance(world.outcome, AdditiveOutcome)
+    matter = {world.space.names[k] for k, values in world.outcome.effects.items() if max(values) > min(values)}
+    return not set(verdict.parents or ()) <= matter
 
-    >>> additive_world([[0.0, 1.0], [0.0, 0.5, 0.2]]).space.n_levels
-    (2, 3)
+
+def _looks(solver: Any, world: World, seed: int, at_end: bool = False) -> Iterator[Verdict]:
+    """What is certified after each block but the last; after that one too if it is the only one, or `at_end`."""
+    rng, state, n_blocks = np.random.default_rng(seed), solver.start(), 0
+    while isinstance(step := solver.ask(state, rng), Batch):
+        state = solver.tell(state, step, world.sample(step.codes, rng).outcomes)
+        verdict = solver.interim(state) if len(state.blocks) > n_blocks else None
+        if verdict is not None and (at_end or not state.finished or not n_blocks):
+            n_blocks = len(state.blocks)
+            yield verdict
+
+
+def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, stretch: float = 1.0) -> Worlds:
+    """Gaps at the scale that a budget resolves: what a study without effects certifies.
+
+    One design certifies what its rows determine, so that is taken for each seed; otherwise it is a middle value.
     """
-    sizes = [len(row) for row in effects]
-    outcome: Outcome = AdditiveOutcome({k: tuple(row) for k, row in enumerate(effects)}, noise or Noise())
-    return World(Space.sized(sizes), [even_table(m) for m in sizes], outcome)
 
+    @cache
+    def certified(seed: int) -> float:
+        nothing = additive_world([[0.0] * m for m in sizes])
+        scenario = Scenario("nothing", lambda seed: nothing, options, None)
+        within = run_on_world(scenario.solver(nothing), nothing, seed).within
+        return within if math.isfinite(within) else 2.0  # fewer runs than parameters: any gap would do
 
-def worst_gap(levels: Sequence[int], scale: float) -> float:
-    """The equal gap, in tolerances, at which the balanced rule fails most often.
+    @cache
+    def usual() -> float:
+        return statistics.median(certified(seed) for seed in range(9))
 
-    >>> worst_gap([2], 2.0)
-    1.0
-    """
-    return 1.0 / (1 + int(slippage_failures(levels, scale).argmax()))
+    def world(seed: int) -> World:
+        resolved = stretch * (usual() if options["aim"] == "best" else certified(seed))
+        if shape == "mixed":
+            rng = np.random.default_rng([seed, 79])
+            return additive_world([(2 * resolved / len(sizes) * rng.exponential(size=m)).tolist() for m in sizes])
+        size = worst_gap(sizes, scale_needed(tuple(sorted(sizes)), SELECTION)) * resolved * JUST_OVER
+        return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
 
-
-def slippage_world(n_factors: int, n_levels: int, noise: Noise | None = None) -> World:
-    """The worst equal-gap instance of a fixed-size design that is just large enough: one level is best, by one gap."""
-    levels = (n_levels,) * n_factors
-    scale = scale_needed(levels, 0.9 * FAILURE_PROB)
-    distance = worst_gap(levels, scale) * TOLERANCE * (1 + 1e-9)
-    return additive_world([[distance] + [0.0] * (n_levels - 1)] * n_factors, noise)
-
-
-def mixed_world(seed: int) -> World:
-    """Gaps of all sizes about the resolution of the design, and some factors without effect."""
-    rng = np.random.default_rng([seed, 77])
-    sizes = rng.integers(2, 7, size=int(rng.integers(2, 9)))
-    unit = TOLERANCE / len(sizes)
-    return additive_world([(unit * rng.choice([0, 1, 3]) * rng.exponential(size=m)).tolist() for m in sizes])
-
-
-def one_parent_world() -> World:
-    """One of six factors matters, by just over the tolerance."""
-    return additive_world([[TOLERANCE * (1 + 1e-9), 0.0, 0.0, 0.0]] + [[0.0] * 4] * 5)
-
-
-def edge_world() -> World:
-    """Six parents whose effects range over exactly 0.6, with a second level that is hard to tell from the best."""
-    return additive_world([[0.6, 0.6 - TOLERANCE / 3 * (1 + 1e-9), 0.0]] * 6)
-
-
-def look_world(gap: float, rivals: int, n_parents: int = 10) -> World:
-    """Parents at the edge of what a look may dismiss: some levels a gap behind the best, the rest half way."""
-    parent = [0.5] + [0.5 - gap] * rivals + [0.25] * (3 - rivals) + [0.0]
-    return additive_world([parent] * n_parents + [[0.0] * 5] * (10 - n_parents))
-
-
-def bernoulli_world() -> World:
-    """Two factors that move a probability: gaps of half the tolerance of 0.2."""
-    outcome = BernoulliOutcome({0: (0.1 + 1e-9, 0.0, 0.0), 1: (0.1 + 1e-9, 0.0)}, base=0.4)
-    return World(Space.sized([3, 2]), [even_table(3), even_table(2)], outcome)
+    return world
 
 
 def scenarios() -> list[Scenario]:
     """All scenarios, by name."""
-    worst = [
-        Scenario(f"slippage K={k} m={m}", lambda seed, k=k, m=m: slippage_world(k, m))  # type: ignore[misc]
-        for k in (2, 10, 30)
-        for m in (2, 4, 6)
+    return [
+        *_pooled(),
+        *_looks_of_pooled(),
+        *_budgets(),
+        *_unknown_noise(),
+        *_discrete_outcomes(),
+        *_parents_known(),
+        *_two_stages(),
     ]
-    small = slippage_world(3, 3)
+
+
+def _pooled() -> list[Scenario]:
+    """Answers of all runs: at the worst equal gap, at unequal gaps, and where levels are dropped early."""
+    worst = [(k, m) for k in (2, 10, 30) for m in (2, 4, 6)] + [(k, m) for k in (1, 3, 5) for m in (2, 4)]
+    unequal = {
+        "one near, two 2.5 behind": (1, (2.5, 2.5)),
+        "one near, two 4 behind": (1, (4.0, 4.0)),
+        "one near, two 6 behind": (1, (6.0, 6.0)),
+        "one near, two 9 behind": (1, (9.0, 9.0)),
+        "two near, two 5 behind": (2, (5.0, 5.0)),
+        "two near, two 8 behind": (2, (8.0, 8.0)),
+        "one near, 2.5 to 9 behind": (1, (2.5, 4.0, 6.5, 9.0)),
+        "early drops": (1, (9.0, 15.0, 25.0, 40.0)),
+    }
     return [
         Scenario("paper's worlds K=5 P=3", lambda seed: random_world(5, 3, np.random.default_rng(seed))),
+        *(Scenario(f"slippage K={k} m={m}", always(slippage_world, k, m)) for k, m in sorted(worst)),
+        *(
+            Scenario(f"{name} K={k}", always(near_and_far_world, k, *gaps))
+            for name, gaps in unequal.items()
+            for k in (1, 3, 5, 10, 30)
+        ),
+        Scenario("early drops, half without effect K=10", always(near_and_far_world, 5, 1, (15.0, 30.0), 1.0, 5)),
+        Scenario("mixed gaps", mixed_world),
+        Scenario("eight runs at a time", always(slippage_world, 3, 3), {"batch_size": 8}),
+    ]
+
+
+def _looks_of_pooled() -> list[Scenario]:
+    """Certificates before the end, one of which is wrong: gaps that each of the looks can just resolve."""
+    equal = [
+        Scenario(f"looks, gaps x {f} K={k} m={m}", always(slippage_world, k, m, None, f), counted=EVERY_LOOK)
+        for k, m in ((1, 2), (1, 4), (3, 3), (10, 4), (30, 3))
+        for f in (1.0, 1.5, 2.2)
+    ]
+    unequal = [
+        Scenario(f"looks, near and {t} behind K={k}", always(near_and_far_world, k, 1, (t, t), f), counted=EVERY_LOOK)
+        for k, t, f in ((1, 4.0, 1.0), (1, 8.0, 1.5), (3, 4.0, 1.0), (3, 9.0, 1.5), (5, 9.0, 1.0), (10, 6.0, 1.5))
+    ]
+    return [
+        Scenario("stopped at the first certificate", mixed_world, counted=FIRST_LOOK),
+        *equal,
+        *unequal,
+        Scenario("looks, early drops K=3", always(near_and_far_world, 3, 1, (9.0, 15.0, 25.0)), counted=EVERY_LOOK),
+        Scenario("looks, mixed gaps", mixed_world, counted=EVERY_LOOK),
+        Scenario("looks, mixed gaps x 2", seeded(mixed_world, 2.0), counted=EVERY_LOOK),
+        Scenario("looks, noise unknown K=3", always(noisy_world, 3, 3, 1.0), known_noise=False, counted=EVERY_LOOK),
+        Scenario("looks and end K=1 m=2", always(slippage_world, 1, 2), counted=LOOKS_AND_END),
+        Scenario("looks and end K=3 m=3", always(slippage_world, 3, 3), counted=LOOKS_AND_END),
+        Scenario("looks and end K=10 m=4", always(slippage_world, 10, 4), counted=LOOKS_AND_END),
+    ]
+
+
+def _budgets() -> list[Scenario]:
+    """Budgets of few and of many runs, for both aims."""
+    small: tuple[int, ...] = (3, 3, 3)
+    found = []
+    for n in (10, 14, 20, 40, 80, 150, 500):
+        sizes = small if n < 500 else (4,) * 5
+        for aim in ("certify", "best"):
+            options = {"budget": n, "aim": aim}
+            for shape in ("equal", "mixed"):
+                worlds = budget_worlds(sizes, options, shape)
+                found.append(Scenario(f"budget of {n}, {aim}, {shape} gaps", worlds, options, None))
+    for n, sizes in ((20, (8, 8)), (40, (8, 8)), (40, (12, 12, 12)), (80, (12, 12, 12)), (150, (16, 16, 16))):
+        options = {"budget": n, "aim": "best"}
+        for shape, stretch in (("equal", 1.0), ("equal", 0.6), ("mixed", 1.0)):
+            name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, {shape} gaps x {stretch}"
+            found.append(Scenario(name, budget_worlds(sizes, options, shape, stretch=stretch), options, None))
+    for n, aim in ((80, "best"), (150, "best"), (150, "certify")):
+        options = {"budget": n, "aim": aim}
+        worlds = budget_worlds(small, options, "equal", stretch=1.5)
+        found.append(Scenario(f"looks, budget of {n}, {aim}", worlds, options, None, counted=EVERY_LOOK))
+    return found
+
+
+def _unknown_noise() -> list[Scenario]:
+    """Noise that is estimated: by few residuals, so that the first block is about enough, and by many."""
+    found = [
+        Scenario("noise estimated, 20 degrees of freedom", always(slippage_world, 2, 2), known_noise=False),
+        Scenario("noise estimated, K=10", always(slippage_world, 10, 3), known_noise=False),
+    ]
+    for k, m in ((1, 2), (1, 4), (2, 2), (2, 3)):
+        for noise_sd in (0.4, 0.7, 1.0, 1.3, 3.0):
+            name = f"noise unknown, sd {noise_sd} K={k} m={m}"
+            found.append(Scenario(name, always(noisy_world, k, m, noise_sd), known_noise=False))
+    three = (3, 3, 3)
+    for n, sizes in ((3, (2,)), (4, (2,)), (6, (2,)), (5, (2, 2)), (8, three), (10, three), (14, three), (80, three)):
+        for aim in ("certify", "best"):
+            options = {"budget": n, "aim": aim}
+            worlds = budget_worlds(sizes, options, "equal")
+            name = f"noise unknown, budget of {n}, {aim}, {len(sizes)} x {sizes[0]} levels"
+            found.append(Scenario(name, worlds, options, None, known_noise=False))
+    for n, sizes, failure_prob in ((3, (2,), 0.001), (7, three, 0.01), (8, three, 0.001), (12, three, 0.01)):
+        options = {"budget": n, "aim": "certify"}
+        worlds = budget_worlds(sizes, options, "equal", 0.5)
+        name = f"noise unknown, budget of {n}, promised {failure_prob:g}"
+        found.append(Scenario(name, worlds, options, None, known_noise=False, failure_prob=failure_prob))
+    return found
+
+
+def _discrete_outcomes() -> list[Scenario]:
+    """Outcomes of 0 and 1 that are mostly 0, and outcomes rounded to steps of so many standard deviations."""
+    found = []
+    for base, size, tolerance in ((0.01, 0.02, 0.02), (0.01, 0.03, 0.03), (0.03, 0.015, 0.03), (0.08, 0.03, 0.03)):
+        for sizes in ((3,), (3, 2)):
+            name = f"rare outcomes, {base:.0%} and {size:.1%}, K={len(sizes)}"
+            found.append(Scenario(name, always(rare_world, base, size, sizes), {}, tolerance, known_noise=False))
+    for base, size, unit in ((0.01, 0.03, 100.0), (0.03, 0.03, 100.0), (0.08, 0.03, 100.0), (0.03, 0.03, 0.1)):
+        name = f"rare outcomes of 0 or {unit:g}, {base:.0%} and {size:.1%}"
+        worlds = always(rare_world, base, size, (3,), unit)
+        found.append(Scenario(name, worlds, {}, unit * size, known_noise=False))
+    for step in (0.5, 1.0, 4 / 3, 2.0, 4.0):
+        for sizes, tolerance in (((2,), 0.5), ((3, 3), 0.5), ((2,), 1.2), ((3, 3), 1.5)):
+            name = f"rounded to {step:.3g} sd, tolerance {tolerance}, K={len(sizes)}"
+            worlds = seeded(rounded_world, step, sizes, 1, tolerance)
+            found.append(Scenario(name, worlds, {}, tolerance, known_noise=False))
+    return found
+
+
+def _parents_known() -> list[Scenario]:
+    """The number of parents known: they are at the worst gap for so many, other factors without effect."""
+    sparse = partial(Scenario, rules=Sparse)
+    return [
         Scenario(
             "paper's worlds K=5, P=2 known",
             lambda seed: random_world(5, 2, np.random.default_rng(seed)),
             {"max_parents": 2},
         ),
+        Scenario("one parent known, at the worst gap", always(one_parent_world), {"max_parents": 1}),
+        *(
+            Scenario(
+                f"P={p} known of 10, at the worst gap",
+                always(slippage_world, p, 4, None, 1.0, 10 - p),
+                {"max_parents": p},
+            )
+            for p in (1, 2, 5)
+        ),
+        *(
+            Scenario(
+                f"P={p} known of 10, 6 behind",
+                always(near_and_far_world, p, 1, (6.0,), 1.0, 10 - p),
+                {"max_parents": p},
+            )
+            for p in (1, 3)
+        ),
+        *(Scenario(f"max_parents = K = {k}", always(slippage_world, k, 3), {"max_parents": k}) for k in (1, 3, 10)),
+        Scenario(
+            "noise unknown, P=2 known of 10",
+            always(slippage_world, 2, 4, None, 1.0, 8),
+            {"max_parents": 2},
+            known_noise=False,
+        ),
+        *(
+            Scenario(
+                f"parents named, max_parents {p} of 6",
+                always(slippage_world, 2, 3, None, 1.0, 4),
+                {"max_parents": p},
+                counted=PARENTS,
+            )
+            for p in (2, 6)
+        ),
+        sparse("sparse, P=2 of 60", always(slippage_world, 2, 3, None, 1.0, 58), {"max_parents": 2}),
+        sparse("sparse, P=4 of 60", always(slippage_world, 4, 3, None, 1.0, 56), {"max_parents": 4}),
+        sparse(
+            "sparse, P=2 of 60, 6 behind", always(near_and_far_world, 2, 1, (6.0, 6.0), 1.0, 58), {"max_parents": 2}
+        ),
+        sparse("sparse, max_parents = K = 4", always(slippage_world, 4, 3), {"max_parents": 4}),
+        sparse(
+            "sparse, noise unknown, P=2 of 60",
+            always(slippage_world, 2, 3, None, 1.0, 58),
+            {"max_parents": 2},
+            known_noise=False,
+        ),
+    ]
+
+
+def _two_stages() -> list[Scenario]:
+    """Fresh runs to select on: planned looks, complete proofs, noise of any shape, and studies begun by older rules."""
+    older = partial(Scenario, rules=TwoStage)
+    proven = {"certificate": "proven"}
+    subgaussian = {"noise": "subgaussian"}
+    third = TOLERANCE / 3
+    three = always(slippage_world, 3, 3)
+    return [
         Scenario(
             "paper's worlds K=10 P=2, least effect known",
             lambda seed: random_world(10, 2, np.random.default_rng(seed), min_effect=0.6),
             {"min_effect": 0.6},
         ),
-        Scenario("least effect at its edge", lambda seed: edge_world(), {"min_effect": 0.6}),
-        Scenario("look, one rival at a third", lambda seed: look_world(TOLERANCE / 3, 1), {"min_effect": 0.5}),
-        Scenario("look, three rivals at a third", lambda seed: look_world(TOLERANCE / 3, 3), {"min_effect": 0.5}),
-        Scenario("look, two rivals at a fifth", lambda seed: look_world(TOLERANCE / 5, 2), {"min_effect": 0.5}),
-        Scenario(
-            "look, proven, three rivals at a third",
-            lambda seed: look_world(TOLERANCE / 3, 3),
-            {"min_effect": 0.5, "certificate": "proven"},
-        ),
+        Scenario("least effect at its edge", always(edge_world), {"min_effect": 0.6}),
+        Scenario("look, one rival at a third", always(look_world, third, 1), {"min_effect": 0.5}),
+        Scenario("look, three rivals at a third", always(look_world, third, 3), {"min_effect": 0.5}),
+        Scenario("look, two rivals at a fifth", always(look_world, TOLERANCE / 5, 2), {"min_effect": 0.5}),
+        Scenario("look, proven, three rivals at a third", always(look_world, third, 3), {"min_effect": 0.5, **proven}),
         Scenario(
             "look, noise estimated, one rival at a third",
-            lambda seed: look_world(TOLERANCE / 3, 1),
+            always(look_world, third, 1),
             {"min_effect": 0.5},
             known_noise=False,
         ),
         Scenario(
             "look, P=8 known too, one rival at a third",
-            lambda seed: look_world(TOLERANCE / 3, 1, n_parents=8),
+            always(look_world, third, 1, 8),
             {"min_effect": 0.5, "max_parents": 8},
         ),
         Scenario(
             "look, two-point noise",
             lambda seed: additive_world([[0.5, 0.4, 0.0]] * 5, Noise(1.0, "two-point")),
-            {"min_effect": 0.5, "noise": "subgaussian"},
+            {"min_effect": 0.5, **subgaussian},
         ),
-        *worst,
-        Scenario("one parent known, at the worst gap", lambda seed: one_parent_world(), {"max_parents": 1}),
-        Scenario("mixed gaps", mixed_world),
-        Scenario("mixed gaps, proven", mixed_world, {"certificate": "proven"}),
-        Scenario("bounded noise", lambda seed: slippage_world(2, 3, Noise(1.0, "uniform")), {"noise": "subgaussian"}),
+        Scenario("bounded noise", always(slippage_world, 2, 3, Noise(1.0, "uniform")), subgaussian),
+        Scenario("two-point noise", always(slippage_world, 2, 3, Noise(1.0, "two-point")), subgaussian),
+        Scenario("Bernoulli outcome", always(bernoulli_world), subgaussian, tolerance=0.2),
+        Scenario("mixed gaps, proven", mixed_world, proven),
+        Scenario("proven, one parent known", always(one_parent_world), {"max_parents": 1, **proven}),
+        Scenario("proven, noise estimated", always(slippage_world, 2, 2), proven, known_noise=False),
+        Scenario("proven, first certificate", mixed_world, proven, counted=FIRST_LOOK),
+        Scenario("proven, budget of 150", three, {"budget": 150, **proven}, None),
+        Scenario("proven, budget of 14", three, {"budget": 14, **proven}, None),
+        Scenario("proven, eight runs at a time", three, {"batch_size": 8, **proven}),
         Scenario(
-            "two-point noise", lambda seed: slippage_world(2, 3, Noise(1.0, "two-point")), {"noise": "subgaussian"}
+            "least effect and a budget of 150",
+            always(edge_world),
+            {"budget": 150, "min_effect": 0.6, "aim": "certify"},
+            None,
         ),
-        Scenario("Bernoulli outcome", lambda seed: bernoulli_world(), {"noise": "subgaussian"}, tolerance=0.2),
-        Scenario("noise estimated, 20 degrees of freedom", lambda seed: slippage_world(2, 2), known_noise=False),
-        Scenario("noise estimated, K=10", lambda seed: slippage_world(10, 3), known_noise=False),
-        Scenario("stopped at the first certificate", mixed_world, early=True),
-        Scenario("budget of 150", lambda seed: small, {"budget": 150}, tolerance=None),
-        Scenario("budget of 14, no screening", lambda seed: small, {"budget": 14}, tolerance=None),
-        Scenario("eight runs at a time", lambda seed: small, {"batch_size": 8}),
+        *(older(f"two stages, slippage K={k} m=4", always(slippage_world, k, 4)) for k in (2, 10)),
+        older("two stages, one parent known", always(one_parent_world), {"max_parents": 1}),
+        older("two stages, mixed gaps", mixed_world),
+        older("two stages, noise estimated", always(slippage_world, 2, 2), known_noise=False),
+        older("two stages, noise estimated, K=10", always(slippage_world, 10, 3), known_noise=False),
+        older("two stages, every look", mixed_world, counted=EVERY_LOOK),
+        older("two stages, budget of 150", three, {"budget": 150}, None),
+        older("two stages, budget of 14", three, {"budget": 14}, None),
     ]
 
 
