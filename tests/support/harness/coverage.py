@@ -32,7 +32,7 @@ from harness.hard_worlds import (
 )
 from levers.algorithms.base import Algorithm, Batch, Problem, Verdict
 from levers.algorithms.cfs.solver import Cfs
-from levers.algorithms.cfs.sparse import Sparse
+from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import scale_needed
 from levers.core.designs.design import Design, estimate_block, independent_effects
