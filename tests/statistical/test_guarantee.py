@@ -9,7 +9,7 @@ from harness.hard_worlds import FAILURE_PROB
 from levers.core.designs.design import Design
 from levers.experiments.compare import Comparison, run_tasks, summarise
 
-FEWEST, FEW, MANY = 40, 60, 120
+FEWEST, FEW, MANY = 40, 50, 100
 SLOW = (
     "K=30",
     "budget of 80, best",
@@ -20,14 +20,14 @@ SLOW = (
     "proven, three",
 )
 QUICK = ("K=1 ", "K=2 ", "two stages", "rounded to", "budget of 10, certify", "budget of 14, certify")
-RARE = {"noise unknown, budget of 8, promised 0.001": 1000}
+MORE = {"noise unknown, budget of 8, promised 0.001": 700, "noise unknown, budget of 14, best, 3 x 3 levels": 300}
 
 
 def n_studies(scenario: Scenario) -> int:
     """How many studies the small version has: by how long one takes, and more where a failure should be rare."""
     if any(word in scenario.name for word in SLOW) or scenario.name == "mixed gaps, proven":
         return FEWEST
-    return RARE.get(scenario.name, MANY if any(word in scenario.name for word in QUICK) else FEW)
+    return MORE.get(scenario.name, MANY if any(word in scenario.name for word in QUICK) else FEW)
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)

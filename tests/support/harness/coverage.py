@@ -136,6 +136,16 @@ def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, s
     return world
 
 
+@cache
+def world_at_look(sizes: tuple[int, ...], look: int, n_wrong: int) -> World:
+    """Equal gaps such that so many wrong levels lose just more than a look certifies while nothing is dropped."""
+    nothing = additive_world([[0.0] * m for m in sizes])
+    solver = Scenario("nothing", lambda seed: nothing).solver(nothing)
+    certified = [verdict.within for verdict in _looks(solver, nothing, 0)]
+    size = certified[look - 1] / n_wrong * (1 + 1e-6)
+    return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
+
+
 def scenarios() -> list[Scenario]:
     """All scenarios, by name."""
     return [
@@ -183,6 +193,10 @@ def _looks_of_pooled() -> list[Scenario]:
         for k, m in ((1, 2), (1, 4), (3, 3), (10, 4), (30, 3))
         for f in (1.0, 1.5, 2.2)
     ]
+    at_look = [
+        Scenario(f"looks, resolved by look {j} K={k} m={m}", always(world_at_look, (m,) * k, j, c), counted=EVERY_LOOK)
+        for k, m, j, c in ((1, 2, 1, 1), (1, 2, 2, 1), (3, 3, 1, 2), (3, 3, 2, 2), (10, 4, 2, 4))
+    ]
     unequal = [
         Scenario(f"looks, near and {t} behind K={k}", always(near_and_far_world, k, 1, (t, t), f), counted=EVERY_LOOK)
         for k, t, f in ((1, 4.0, 1.0), (1, 8.0, 1.5), (3, 4.0, 1.0), (3, 9.0, 1.5), (5, 9.0, 1.0), (10, 6.0, 1.5))
@@ -190,6 +204,7 @@ def _looks_of_pooled() -> list[Scenario]:
     return [
         Scenario("stopped at the first certificate", mixed_world, counted=FIRST_LOOK),
         *equal,
+        *at_look,
         *unequal,
         Scenario("looks, early drops K=3", always(near_and_far_world, 3, 1, (9.0, 15.0, 25.0)), counted=EVERY_LOOK),
         Scenario("looks, mixed gaps", mixed_world, counted=EVERY_LOOK),
@@ -212,6 +227,10 @@ def _budgets() -> list[Scenario]:
             for shape in ("equal", "mixed"):
                 worlds = budget_worlds(sizes, options, shape)
                 found.append(Scenario(f"budget of {n}, {aim}, {shape} gaps", worlds, options, None))
+    for n, k, m, stretch in ((21, 20, 2, 1.2), (25, 20, 2, 1.0), (11, 10, 2, 1.0), (7, 5, 2, 1.0), (12, 3, 4, 1.0)):
+        options = {"budget": n, "aim": "certify"}  # hardly more runs than parameters: levers that are not independent
+        worlds = budget_worlds((m,) * k, options, "equal", stretch)
+        found.append(Scenario(f"budget of {n}, certify, {k} x {m} levels", worlds, options, None))
     for n, sizes in ((20, (8, 8)), (40, (8, 8)), (40, (12, 12, 12)), (80, (12, 12, 12)), (150, (16, 16, 16))):
         options = {"budget": n, "aim": "best"}
         for shape, stretch in (("equal", 1.0), ("equal", 0.6), ("mixed", 1.0)):
