@@ -256,7 +256,7 @@ def test_a_study_from_the_form_to_the_verdict_without_scripts(client: TestClient
         if study.is_finished:
             break
         assert post(client, at("new", "/ask"), {"n": "9"}).status_code == 200
-        typed = {f"outcome-{t.number}": f"{rng.normal():.3f}".replace(".", ",") for t in study.running()}
+        typed = {f"outcome-{t.number}": f"{rng.normal():.2f}".replace(".", ",") for t in study.running()}
         assert post(client, at("new", "/tell"), {**typed, "save": "all"}).status_code == 200
     page = client.get(at("new", "/verdict")).text
     assert "Set the levers like this" in page
