@@ -121,7 +121,7 @@ def nearly_orthogonal(sizes: tuple[int, ...], n_runs: int, rng: np.random.Genera
     return names.take(rows[:, np.argsort(by_size)] + offsets(sizes)[:-1])
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def searched_rows(sizes: tuple[int, ...], n_runs: int, effort: Effort) -> Codes:
     """Nearly orthogonal rows, the same for every seed. Cached, because a search is costly and sizes come up again."""
     rng = np.random.default_rng(0)
