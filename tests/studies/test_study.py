@@ -341,7 +341,7 @@ class TestForbidden:
         assert frame.filter((frame["heat"] == "mid") & (frame["speed"] == 3)).height == 0
         best = study.best_params
         assert (best["heat"], best["speed"]) in {("high", 3), ("mid", 1), ("mid", 2), ("mid", 4)}
-        assert "the theorem covers it" in study.verdict().statement
+        assert "the certificate is about these" in study.verdict().statement
 
     def test_wrong_combinations_are_refused(self) -> None:
         for wrong in ([{"heat": "mid"}], [{"heat": "mid", "dose": 3}], [{"heat": "hot", "speed": 3}], ["heat"]):

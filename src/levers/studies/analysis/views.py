@@ -223,7 +223,8 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
             elif len(group) > 1:
                 reason = "what they do to each other" if i in chosen else "forbidden combinations"
                 yield Remark("merged", f"{merging.inner.names[i]} studied as one lever, because of {reason}", names)
-        yield Remark("allowed", "the answer is the best of all allowed settings, and the theorem covers it")
+        covered = "the certificate is about these" if state.progress.by_parts else "the theorem covers it"
+        yield Remark("allowed", f"the answer is the best of all allowed settings, and {covered}")
     if state.n_past_used:
         n = sum(len(past.values) for past in state.past[: state.n_past_used])
         text = f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
