@@ -45,10 +45,10 @@ def main() -> None:
         print(f" 30 {n_parents:3} {without.runs_mean:8,.0f} {told.runs_mean:8,.0f} {ratio:5.1f} times fewer")
     print("\na noise that is not known, over one that is (asked: at most 1.3)")
     for n_factors, n_parents in ((10, 1), (10, 5), (10, 10), (30, 10), (30, 30)):
-        known, unknown = (mean_runs(n_factors, n_parents, noise_sd) for noise_sd in (1.0, None))
-        print(f"{n_factors:3} {n_parents:3} {known:8,.0f} {unknown:8,.0f} {unknown / known:5.2f}", flush=True)
-    known, unknown = (flags(noise_sd) for noise_sd in (1.0, None))
-    print(f"14 two-level levers, 5 of which matter: {known:,.0f} {unknown:,.0f} {unknown / known:.2f}")
+        given, learned = (mean_runs(n_factors, n_parents, noise_sd) for noise_sd in (1.0, None))
+        print(f"{n_factors:3} {n_parents:3} {given:8,.0f} {learned:8,.0f} {learned / given:5.2f}", flush=True)
+    given, learned = (flags(noise_sd) for noise_sd in (1.0, None))
+    print(f"14 two-level levers, 5 of which matter: {given:,.0f} {learned:,.0f} {learned / given:.2f}")
 
 
 def mean_runs(n_factors: int, n_parents: int, noise_sd: float | None) -> float:
