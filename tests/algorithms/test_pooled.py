@@ -177,6 +177,7 @@ def test_one_outcome_again_and_again_certifies_nothing() -> None:
     assert verdict.tolerance is None
     assert verdict.n_runs > 40
     assert verdict.parents == ()
+    assert verdict.statement.startswith("every outcome was the same")
 
 
 def test_noise_is_never_taken_to_be_below_the_steps_of_outcomes() -> None:

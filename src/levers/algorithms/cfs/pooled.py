@@ -2,8 +2,8 @@
 
 After each block all runs so far are fitted together. Whether to stop, and how long the next block is, depends on the
 outcomes only through which levels were dropped, and on the residuals where the noise is not known: then the pooled
-estimates of the levels still in play are as good as fresh ones, and no run is wasted. The argument is in docs/theory,
-section 10.
+estimates of the levels still in play are as good as fresh ones, and no run is wasted. The argument is in
+docs/theory/pooled.md.
 """
 
 import math
@@ -72,6 +72,10 @@ NOTHING_CERTIFIED = Remark(
     "too few runs to certify anything: the setting is the best guess of a shrunken fit, and may be far from the best",
 )
 """Said in place of a certificate where the runs do not determine every difference between levels."""
+NO_NOISE_SEEN = Remark(
+    "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
+)
+"""The same where one outcome came again and again, and the noise is not known."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,7 @@ class Pooled(Algorithm):
         return self.choices.evidence(state.fit)
 
     def _with_noise(self, state: PooledState) -> PooledState:
-        """The state with what the residuals say about a noise that is not known   (docs/theory, section 10).
+        """The state with what the residuals say about a noise that is not known   (theory/pooled.md, section 4).
 
         The bound that levels are dropped by is that of the first block, or one that holds at any time. Lengths and
         certificates use the estimate, times a margin that shrinks with its degrees of freedom.
@@ -590,7 +594,9 @@ class Pooled(Algorithm):
             stages = add_runs(stages, block.stage, block.n_runs)
         known = self.problem.noise_sd is not None
         provisos = (
-            [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT] if state.certified is not None else [NOTHING_CERTIFIED]
+            [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT]
+            if state.certified is not None
+            else [self._why_nothing(state)]
         )
         if self.aim == BEST and state.certified is not None and len(state.blocks) > 1:
             provisos.append(CHOSEN_ROWS)
@@ -614,6 +620,10 @@ class Pooled(Algorithm):
             blocks=state.blocks,
             rules=state.rules,
         )
+
+    def _why_nothing(self, state: PooledState) -> Remark:
+        unseen = self.problem.noise_sd is None and state.pooled.steps.resolution is None
+        return NO_NOISE_SEEN if unseen else NOTHING_CERTIFIED
 
     def outlook(self, state: PooledState, n_asked: int) -> Outlook:
         """Runs still to come after the current block: if estimates are about right, and if nothing more is dropped."""
