@@ -364,3 +364,18 @@ def test_later_looks_inside_a_block_are_as_far_apart_as_blocks() -> None:
     }
     wanted = [math.floor(first.n_runs * 1.35**j) for j in range(1, 6)]
     assert sorted(seen) == [n for n in wanted if n < 5 * first.n_runs]
+
+
+def test_a_bound_on_parents_that_says_nothing_names_none_by_a_dropped_level() -> None:
+    """With max_parents = K only pairs with the best level are charged for: parents are those that intervals show."""
+    for seed in range(10):
+        problem = Problem(WORLD.space, 0.3, 0.1, 1.0)
+        plain = run(Pooled(problem), WORLD, seed)[0]
+        bounded = run(Pooled(problem, max_parents=4), WORLD, seed)[0]
+        assert bounded.parents == plain.parents
+        shown = {
+            name
+            for name, row in zip(WORLD.space.names, plain.intervals, strict=True)
+            if any(pair is not None and (pair[0] > 0 or pair[1] < 0) for pair in row)
+        }
+        assert set(plain.parents or ()) == shown

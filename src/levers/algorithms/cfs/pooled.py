@@ -587,8 +587,9 @@ class Pooled(Algorithm):
         if not math.isfinite(noise_bound):
             intervals = tuple((None,) * m for m in self.n_levels)
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
-        # without max_parents a dropped level is only sure not to be better, not to be worse
-        named = set(state.parents) if self.max_parents is not None else set()
+        # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
+        says_something = self.max_parents is not None and self.max_parents < self.space.n_factors
+        named = set(state.parents) if says_something else set()
         stages: tuple[tuple[str, int], ...] = ()
         for block in state.blocks:
             stages = add_runs(stages, block.stage, block.n_runs)

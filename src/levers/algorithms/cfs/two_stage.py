@@ -545,8 +545,9 @@ class TwoStage(Algorithm):
             state.evidence, state.leaders, self.n_levels, state.noise_sd, error, state.rho
         )
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
-        # without max_parents a dropped level is only sure not to be better, not to be worse
-        named = set(state.parents) if self.max_parents is not None else set()
+        # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
+        says_something = self.max_parents is not None and self.max_parents < self.space.n_factors
+        named = set(state.parents) if says_something else set()
         stages: tuple[tuple[str, int], ...] = ()
         for block in state.blocks:
             stages = add_runs(stages, block.stage, block.n_runs)
