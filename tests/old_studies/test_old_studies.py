@@ -27,7 +27,7 @@ from levers.studies.study import Study
 
 FOLDER = Path(__file__).parent
 SAMPLES = sorted(FOLDER.glob("*.db"))
-SAME_RULES = ("0.2.dev1",)
+SAME_RULES = ("0.2.dev1", "0.2.dev2")
 """Samples of the solver's present rules: every study has to end as it would have then, wherever it stood."""
 SPACE: dict[str, list[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
 
