@@ -101,12 +101,16 @@ class BlockRecord:
 class Remark:
     """Something that a verdict rests on (a proviso), or that speaks against it (a doubt).
 
-    `kind` is what programs go by, `levers` are the factors it is about, and `text` says it to people.
+    `kind` is what programs go by, and `text` says it to people. `levers`, `trials` and `block` (from 1) are what it is
+    about, and `p_value` how surely outcomes of the model look like this.
     """
 
     kind: str
     text: str
     levers: tuple[str, ...] = ()
+    trials: tuple[int, ...] = ()
+    block: int | None = None
+    p_value: float | None = None
 
 
 @serialisable("Verdict")
@@ -209,6 +213,8 @@ class Algorithm(ABC):
     """Whether `interim` says something before the end."""
     compares_within_blocks: ClassVar[bool] = False
     """Whether levels are compared inside blocks only, so that drift between blocks does no harm."""
+    finishes_early: ClassVar[bool] = False
+    """Whether `finish`, `extend` and `resume` can be used: the study may be ended, and go on, whenever one likes."""
 
     problem: Problem
 
@@ -239,6 +245,18 @@ class Algorithm(ABC):
     def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
         """The same inside a block, of which these runs were told; None where no look is planned there."""
         return None
+
+    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+        """The state at an end that somebody chose, with these runs of the block under way. See `finishes_early`."""
+        raise InvalidSettingError(f"{self.name} cannot stop before its end; cfs can")
+
+    def extend(self, state: Any, n_runs: int | None) -> Any:
+        """The state of a study that goes on after its end, with a block of so many runs, or as many as it likes."""
+        raise InvalidSettingError(f"{self.name} cannot go on after its end; cfs can")
+
+    def resume(self, state: Any) -> Any:
+        """The state after deciding on all that was absorbed into a fresh start, as if it had been asked for."""
+        return state
 
     def outlook(self, state: Any, n_asked: int) -> Outlook:
         """The runs that will follow the `n_asked` of the block under way."""

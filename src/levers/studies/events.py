@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.algorithms.base import Batch
+from levers.algorithms.base import Batch, Remark
 from levers.core.codec import serialisable
 from levers.core.space import Codes
 from levers.studies.spec import StudySpec
@@ -116,7 +116,71 @@ class Imported:
     note: str
 
 
-Event: TypeAlias = Created | Decided | Opened | Asked | Told | Failed | Expired | Corrected | Revised | Imported
+@serialisable("Excluded")
+@dataclass(frozen=True, eq=False)
+class Excluded:
+    """An outcome counts no more. Its row is asked for again while its round is open."""
+
+    trial: int
+    before: float
+    reason: str
+
+
+@serialisable("Checked")
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What was decided on was checked; `doubts` is where the outcomes of `n_runs` runs contradict what it rests on."""
+
+    doubts: tuple[Remark, ...]
+    n_runs: int
+
+
+@serialisable("Finished")
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """Somebody ended the study. `state` is what the algorithm knew then, None where it had ended by itself."""
+
+    state: Any
+    reason: str
+
+
+@serialisable("Continued")
+@dataclass(frozen=True, eq=False)
+class Continued:
+    """A study that had ended goes on; `state` is what the algorithm goes on from."""
+
+    state: Any
+    reason: str
+
+
+@serialisable("Restated")
+@dataclass(frozen=True, eq=False)
+class Restated:
+    """What is asked for, or known, changed under way. `state` is what all runs so far say under the new terms."""
+
+    spec: StudySpec
+    state: Any
+    changes: tuple[str, ...]
+    reason: str
+
+
+Event: TypeAlias = (
+    Created
+    | Decided
+    | Opened
+    | Asked
+    | Told
+    | Failed
+    | Expired
+    | Corrected
+    | Revised
+    | Imported
+    | Excluded
+    | Checked
+    | Finished
+    | Continued
+    | Restated
+)
 
 
 @dataclass(frozen=True, slots=True)
