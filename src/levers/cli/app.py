@@ -34,6 +34,10 @@ COMMANDS = {
         "runs:correct",
         "Correct outcomes that were told wrong. Decisions that rested on them are taken again, and the changes shown.",
     ),
+    "exclude": (
+        "runs:exclude",
+        "Leave out outcomes that must not count. Decisions are taken again without them.",
+    ),
     "import": (
         "runs:import_past",
         "Take in past runs that the study did not ask for. They count from the next decision on.",
@@ -44,7 +48,10 @@ COMMANDS = {
         "What each level loses against the leading one, with intervals that all hold at once.",
     ),
     "forecast": ("results:forecast", "How many runs are still to go, and what is certified if the study stops now."),
-    "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3 while the study is not finished."),
+    "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3: not finished; 4: in doubt."),
+    "finish": ("course:finish", "End a study now: the verdict, with what is certified by the runs made so far."),
+    "continue": ("course:go_on", "Go on with a study that has come to its end: one more round of runs."),
+    "restate": ("course:restate", "Change what is asked for, or known, under way; all runs so far count."),
     "trials": ("results:trials", "List the trials."),
     "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),
     "export": (
@@ -98,7 +105,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
-    epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 4 in doubt, "
+    "130 interrupted.",
 )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from levers.algorithms.base import Remark
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
 from levers.errors import InvalidSettingError, StudyError
 from levers.studies.library import DEFAULT_STORAGE, VARIABLE, load_study
@@ -161,6 +162,20 @@ class Reached:
         """Another command about it, with the service's address if that was typed."""
         url = ("--url", self._context.params["url"]) if _typed(self._context, "url") else ()
         return command(words[0], self.name, *words[1:], *url)
+
+    def standing(self) -> str:
+        """Where the study stands after a change, and what to do next, in a line for each."""
+        found = self.study.status()
+        if found.state == "running":
+            return f"{found.n_complete} outcomes so far; {found.to_go}"
+        if found.state == "finished":
+            return f"finished: {self.command('verdict')}"
+        return "\n".join([*doubt_lines(found.doubts), f"in doubt, and not finished: {self.command('verdict')}"])
+
+
+def doubt_lines(doubts: Sequence[Remark]) -> list[str]:
+    """What speaks against a verdict, a line each."""
+    return [f"IN DOUBT: {doubt.text}" for doubt in doubts]
 
 
 def service(context: typer.Context) -> "Client | None":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from levers.algorithms.base import PAST, Verdict
-from levers.cli.options import FormatOption, Reached, on_study, say_json, say_rows
+from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
@@ -18,6 +18,10 @@ from levers.studies.sheets.cells import level_text
 
 if TYPE_CHECKING:
     import polars
+
+
+IN_DOUBT = 4
+"""The exit code of a verdict that outcomes contradict."""
 
 
 @on_study()
@@ -45,7 +49,11 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:
         typer.echo(f"  {found.n_past} imported runs")
-    finished = found.state == "finished"
+    if found.n_excluded:
+        typer.echo(f"  {several(found.n_excluded, 'outcome does', 'outcomes do')} not count")
+    for line in doubt_lines(found.doubts):
+        typer.echo(f"  {line}")
+    finished = found.state != "running"
     typer.echo("  no runs to go" if finished else f"  {found.to_go}")
     if found.note is not None:
         typer.echo(f"  {found.note}")
@@ -93,7 +101,9 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
 
 @on_study()
 def verdict(at: Reached, output: FormatOption = Format.table) -> None:
-    """The answer and its guarantee. Exit code 3 while the study is not finished.
+    """The answer and its guarantee. Exit code 3: not finished; 4: in doubt.
+
+    What is in doubt comes first: which trial, lever, round or number contradicts what the guarantee rests on.
 
     \b
     Example:
@@ -108,6 +118,8 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     found, best = study.verdict(), study.best()
     params = best.params if best is not None else found.assignment
     if output is Format.table:
+        for line in doubt_lines(found.doubts):
+            typer.echo(line)
         print_verdict(console(), found)
         typer.echo(f"Set {_settings(params)}.")
         typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {_grounds(found)}.")
@@ -123,6 +135,11 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         )
         said = {name: own.get(name, getattr(found, name)) for name in names.split()}
         say_json({**said, "effects": study.effects()})
+    if found.doubts:
+        if study.is_held:
+            hints = [at.command(verb) for verb in ("correct", "exclude", "restate", "continue", "finish")]
+            typer.echo(f"The study is not finished on this; what next? {'; '.join(hints)}", err=True)
+        raise typer.Exit(IN_DOUBT)
 
 
 def _say_effects(rows: list[EffectRow], output: Format) -> None:

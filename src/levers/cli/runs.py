@@ -113,7 +113,7 @@ def tell(at: Reached, trial: TrialArgument = None, value: ValueArgument = None, 
                 typer.echo(f"{were} done by someone else first; left out")
     for warning in caught:
         typer.echo(f"note: {warning.message}", err=True)
-    typer.echo(_standing(at))
+    typer.echo(at.standing())
 
 
 @on_study(by=True)
@@ -154,7 +154,29 @@ def correct(
         typer.echo(f"trial {correction.trial}: {correction.before:g} -> {correction.value:g}")
     for line in made[-1].changes or ("no decision changes",):
         typer.echo(f"  {line}")
-    typer.echo(_standing(at))
+    typer.echo(at.standing())
+
+
+@on_study(by=True)
+def exclude(
+    at: Reached,
+    trials: Annotated[list[str], typer.Argument(metavar="TRIAL...", help="The trials' numbers.")],
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+) -> None:
+    """Leave out outcomes that must not count. Decisions are taken again without them.
+
+    The verdict says how it would read with them. `levers correct` brings an outcome back.
+
+    \b
+    Example:
+      levers exclude oven 17 --reason "door was open"
+    """
+    made = at.study.exclude_many([trial_number(trial) for trial in trials], reason)
+    for exclusion in made[:20]:
+        typer.echo(f"trial {exclusion.trial}: {exclusion.value:g} does not count any more")
+    for line in made[-1].changes or ("no decision changes",):
+        typer.echo(f"  {line}")
+    typer.echo(at.standing())
 
 
 def _told(sheet: Path | None, trial: str | None, value: str | None, example: str) -> Path | tuple[int, float]:
@@ -188,10 +210,3 @@ def import_past(
         f"{n} past runs are in; they count from the next decision on.\n"
         "The guarantee now rests on them having been set, with the same noise, and not picked for their outcomes."
     )
-
-
-def _standing(at: Reached) -> str:
-    found = at.study.status()
-    if found.state == "finished":
-        return f"finished: {at.command('verdict')}"
-    return f"{found.n_complete} outcomes so far; {found.to_go}"

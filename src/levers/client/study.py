@@ -4,7 +4,7 @@ import dataclasses
 import io
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import Remark, Verdict
 from levers.client.transport import Transport
 from levers.core.codec import from_json, restored
 from levers.core.merging import forbidden_combinations, merged_groups
@@ -22,10 +22,10 @@ from levers.errors import NoSuchTrialError, SheetError, StorageError
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
-from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
+from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reason, outcome_pairs, trial_number
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, StudyState, Trial, TrialState
+from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
 from levers.studies.study import LogEntry, NoOutcomeWarning, no_outcomes
 
 if TYPE_CHECKING:
@@ -66,7 +66,14 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
 
 def status(data: Mapping[str, Any]) -> Status:
     """Where a study stands."""
-    return built(Status, data, to_go=built(Forecast, data["to_go"]))
+    doubts = tuple(
+        built(Remark, one, levers=tuple(one["levers"]), trials=tuple(one["trials"])) for one in data["doubts"]
+    )
+    return built(Status, data, to_go=built(Forecast, data["to_go"]), doubts=doubts)
+
+
+def _exclusions(data: Mapping[str, Any]) -> list[Exclusion]:
+    return [built(Exclusion, one, changes=tuple(one["changes"])) for one in data["exclusions"]]
 
 
 def _corrections(data: Mapping[str, Any]) -> list[Correction]:
@@ -109,7 +116,12 @@ class RemoteStudy(AnyStudy):
     @property
     def is_finished(self) -> bool:
         """Whether there is a verdict."""
-        return self.status().state == "finished"
+        return self.status().state != "running"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has come to its end on outcomes that contradict what the verdict rests on; see `Study.is_held`."""
+        return self.status().state == "in doubt"
 
     @property
     def n_running(self) -> int:
@@ -205,6 +217,31 @@ class RemoteStudy(AnyStudy):
         check_corrections(wanted, reason)
         sent = [{"trial": _known(t), "value": y} for t, y in wanted]
         return _corrections(self._change("correct", outcomes=sent, reason=reason))
+
+    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
+        """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
+        wanted = [_known(trial) for trial in trials]
+        check_reason(reason, wanted)
+        return _exclusions(self._change("exclude", trials=wanted, reason=reason))
+
+    def exclusions(self) -> list[Exclusion]:
+        """Outcomes that do not count, oldest first."""
+        return _exclusions(self._get("exclusions"))
+
+    def finish(self, reason: str = "") -> Verdict:
+        """End the study now: its verdict, with what is certified by the runs made so far."""
+        self._change("finish", reason=reason)
+        return self.verdict()
+
+    def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
+        """More runs after the end: so many, or as many as the algorithm likes."""
+        self._change("continue", n_runs=None if n_runs is None else check_count("n_runs", n_runs), reason=reason)
+
+    def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
+        """Change what is asked for, or known, under way; see `Study.restate`."""
+        changes = self._change("restate", reason=reason, **terms)["changes"]
+        self.__dict__.pop("spec", None)  # which is another one now
+        return tuple(changes)
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; see `Study.import_runs` for what they must be."""

@@ -13,11 +13,11 @@ from dataclasses import asdict
 import numpy as np
 
 from levers.core.codec import from_json, to_json
-from levers.studies.events import Created, Event, Imported, Opened, Record
-from levers.studies.state import Block, Correction, Lease, StudyState, TrialState, TrialTable
+from levers.studies.events import Checked, Created, Event, Imported, Opened, Record
+from levers.studies.state import Block, Correction, Exclusion, Lease, Note, StudyState, TrialState, TrialTable
 from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
 
-FORMAT = 1
+FORMAT = 2
 EVERY = 1000
 GROWTH = 0.2
 
@@ -43,6 +43,12 @@ def freeze(state: StudyState) -> bytes:
         "past": [to_json(past) for past in state.past],
         "past_used": state.past_used,
         "n_failed": state.n_failed,
+        "exclusions": [asdict(e) for e in state.exclusions],
+        "doubts": None if state.doubts is None else to_json(Checked(state.doubts, 0)),
+        "checked_runs": state.checked_runs,
+        "ended": state.ended and asdict(state.ended),
+        "restatements": [asdict(note) for note in state.restatements],
+        "restated": state.restated,
     }
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
@@ -78,6 +84,12 @@ def thaw(data: bytes) -> StudyState | None:
         past=[from_json(text, Imported) for text in header["past"]],
         past_used=header["past_used"],
         n_failed=header["n_failed"],
+        exclusions=[Exclusion(**{**e, "changes": tuple(e["changes"])}) for e in header["exclusions"]],
+        doubts=None if header["doubts"] is None else from_json(header["doubts"], Checked).doubts,
+        checked_runs=header["checked_runs"],
+        ended=header["ended"] and Note(**header["ended"]),
+        restatements=[Note(**note) for note in header["restatements"]],
+        restated=header["restated"],
     )
     _restore_deadlines(state)
     return state

@@ -98,6 +98,8 @@ def why_not(state: StudyState, trial: int, value: float) -> str | None:
             return f"trial {trial} was told {before:g} already, not {value:g}; use `correct` if that was wrong"
         case TrialState.WAITING:
             return f"trial {trial} was not asked for yet; `ask` hands it out"
+        case TrialState.EXCLUDED:
+            return f"trial {trial} was told and excluded; `correct` brings it back"
         case TrialState.ABANDONED | TrialState.STALE | TrialState.FAIL | TrialState.RUNNING:
             holder = int(block.holders[row])
             if holder != trial:
@@ -117,16 +119,25 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
             raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
 
 
-def check_correctable(state: StudyState, trial: int, value: float) -> float:
-    """The outcome that a correction replaces; refuses what cannot be corrected."""
+def check_told(state: StudyState, trial: int) -> float:
+    """The outcome of a trial; refuses one that has none."""
     if not 0 <= trial < state.trials.n_trials:
         raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
-    if math.isnan(value):
-        raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan")
     found = TrialState(state.trials.state[trial])
     if found is not TrialState.COMPLETE:
-        raise TrialError(f"trial {trial} is {found.name}; only an outcome that was told can be corrected")
-    before = float(state.blocks[state.trials.block[trial]].values[state.trials.row[trial]])
+        raise TrialError(f"trial {trial} is {found.name}; only an outcome that was told can be changed")
+    return float(state.blocks[state.trials.block[trial]].values[state.trials.row[trial]])
+
+
+def check_correctable(state: StudyState, trial: int, value: float) -> float:
+    """The outcome that a correction replaces; refuses what cannot be corrected."""
+    if math.isnan(value):
+        raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan; see `exclude`")
+    excluded = {one.trial: one.value for one in state.exclusions}
+    block = state.blocks[state.trials.block[trial]] if trial in excluded else None
+    if block is not None and block.holders[state.trials.row[trial]] == trial:  # nobody made its run again
+        return excluded[trial]
+    before = check_told(state, trial)
     if before == value:
         raise TrialError(f"the outcome of trial {trial} is {value:g} already")
     return before

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from levers.progress import progress_bar
 from levers.studies.analysis.views import Best
 from levers.studies.outcomes import outcome_number
 from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, StudyState, Trial
+from levers.studies.state import Correction, Exclusion, StudyState, Trial
 
 Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 """Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
@@ -68,6 +68,22 @@ class AnyStudy(ABC):
         """Correct several outcomes at once."""
 
     @abstractmethod
+    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
+        """Several outcomes that must not count."""
+
+    @abstractmethod
+    def finish(self, reason: str = "") -> Verdict:
+        """End the study now."""
+
+    @abstractmethod
+    def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
+        """More runs after the end."""
+
+    @abstractmethod
+    def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
+        """Change what is asked for, or known, under way."""
+
+    @abstractmethod
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that are out."""
 
@@ -102,6 +118,13 @@ class AnyStudy(ABC):
     def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
         """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
         return self.correct_many([(trial, value)], reason)[0]
+
+    def exclude(self, trial: Trial | int, reason: str) -> Exclusion:
+        """An outcome that must not count, and why. Decisions that rested on it are taken again; see `changes`.
+
+        `correct` brings it back.
+        """
+        return self.exclude_many([trial], reason)[0]
 
     def optimize(
         self,
@@ -171,10 +194,15 @@ def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
 
 def check_corrections(wanted: Sequence[tuple[int, float]], reason: str) -> None:
     """Refuse corrections without a reason, and none at all."""
+    check_reason(reason, wanted)
+
+
+def check_reason(reason: str, wanted: Sequence[object]) -> None:
+    """Refuse to change outcomes that were told without a reason, and to change none at all."""
     if not isinstance(reason, str) or not reason.strip():
-        raise InvalidSettingError("a correction needs a reason, for whoever reads the log later", field="reason")
+        raise InvalidSettingError("this needs a reason, for whoever reads the log later", field="reason")
     if not wanted:
-        raise TrialError("there is nothing to correct; give at least one trial and its outcome")
+        raise TrialError("there is nothing to change; give at least one trial")
 
 
 def trial_number(trial: Trial | int) -> int:

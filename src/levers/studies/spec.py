@@ -1,6 +1,7 @@
 """What a study is asked to find, fixed when it is created."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +130,45 @@ class StudySpec:
     def generator(self, block: int) -> np.random.Generator:
         """The randomness of a block: it follows from the seed, so a study that was interrupted goes on the same."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
+
+
+TERMS = ("tolerance", "budget", "max_runs", "aim", "noise_sd", "max_parents", "min_effect")
+"""What may be restated while a study is under way."""
+
+
+def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec, tuple[str, ...]]:
+    """What is asked for under other terms, and what changed, in words. A tolerance takes a budget's place, or back.
+
+    >>> spec = StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5, noise_sd=1.0)
+    >>> restated_spec(spec, {"budget": 40})[1]
+    ('budget: 40, none before', 'tolerance: none, 0.5 before')
+    """
+    for name in terms:
+        check_choice("what is restated", name, TERMS)
+    if terms.get("tolerance") is not None and terms.get("budget") is not None:
+        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+    was = {name: getattr(spec, name) if name in _FIELDS else dict(spec.options).get(name) for name in TERMS}
+    now = {**was, **terms}
+    if terms.get("budget") is not None:
+        now |= {"tolerance": None, "max_runs": None}
+    elif terms.get("tolerance") is not None:
+        now |= {"budget": None, "aim": terms.get("aim")}
+    options = {name: value for name, value in spec.options if name not in TERMS}
+    options |= {name: value for name, value in now.items() if name not in _FIELDS and value is not None}
+    new = replace(spec, tolerance=now["tolerance"], noise_sd=now["noise_sd"], options=tuple(sorted(options.items())))
+    changes = tuple(
+        f"{name.replace('_', ' ')}: {_term(now[name])}, {_term(was[name])} before"
+        for name in sorted(TERMS)
+        if now[name] != was[name]
+    )
+    return new, changes
+
+
+_FIELDS = ("tolerance", "noise_sd")  # terms that are fields of a spec; the others are options of its algorithm
+
+
+def _term(value: Any) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_names(space: Space) -> None:

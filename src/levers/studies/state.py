@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Batch, Progress
+from levers.algorithms.base import Batch, Progress, Remark
 from levers.core.model.choices import Choices
 from levers.core.space import Assignment, Codes, Factor
 from levers.errors import StudyError
@@ -36,6 +36,8 @@ class TrialState(IntEnum):
     """The deadline passed. A late outcome is still taken, if it is the first for its row."""
     ABANDONED = 5
     """No longer needed: another trial of the same row was told first, or the block was designed again."""
+    EXCLUDED = 6
+    """Its outcome was told, and somebody said why it must not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,43 @@ class Correction:
     changes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """An outcome that does not count, with who, when and why, and what that changed."""
+
+    trial: int
+    value: float
+    reason: str
+    who: str
+    at: float
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What somebody did to the study as a whole, and why: ended it, or changed what is asked for."""
+
+    text: str
+    reason: str
+    who: str
+    at: float
+    n_runs: int
+
+
+_LISTS = (
+    "known",
+    "leases",
+    "again",
+    "expiring",
+    "corrections",
+    "past",
+    "past_used",
+    "exclusions",
+    "checked_runs",
+    "restatements",
+)
+
+
 @dataclass(slots=True)
 class StudyState:
     """Everything that follows from the log up to `seq`."""
@@ -171,6 +210,18 @@ class StudyState:
     past_used: list[int] = field(default_factory=list)
     """How many imports were in `known`, entry by entry."""
     n_failed: int = 0
+    exclusions: list[Exclusion] = field(default_factory=list)
+    doubts: tuple[Remark, ...] | None = None
+    """What the last checks found; None while nothing was checked."""
+    checked_runs: list[int] = field(default_factory=list)
+    """Runs that counted at each look at which the checks were made."""
+    ended: Note | None = None
+    """Who ended the study, and why; None while nobody did."""
+    restatements: list[Note] = field(default_factory=list)
+    restated: int = 0
+    """How many blocks came before what is asked for was last changed."""
+    excluded_last: bool = False
+    """Whether the latest change of an outcome was that it counts no more: a revision belongs to that."""
 
     @property
     def spec(self) -> StudySpec:
@@ -205,6 +256,11 @@ class StudyState:
         return self.blocks[-1] if self.blocks and self.blocks[-1].role == OPEN else None
 
     @property
+    def is_held(self) -> bool:
+        """Whether the algorithm has ended on outcomes that the checks contradict, and nobody has answered yet."""
+        return self.open_block is None and bool(self.doubts) and self.ended is None
+
+    @property
     def counted(self) -> list[Block]:
         """The blocks whose outcomes count."""
         return [block for block in self.blocks if block.role != SET_ASIDE]
@@ -213,6 +269,11 @@ class StudyState:
     def n_complete(self) -> int:
         """Outcomes that count."""
         return sum(block.n_runs - block.n_missing for block in self.counted)
+
+    @property
+    def n_closed(self) -> int:
+        """Those of them that decisions rest on: of blocks that are not under way."""
+        return sum(block.n_runs - block.n_missing for block in self.counted if block.role != OPEN)
 
     def rows_of(self, trials: Numbers) -> Numbers:
         """Where the rows of some trials are when all blocks are put one below the other."""
@@ -223,7 +284,7 @@ class StudyState:
     def copy(self) -> "StudyState":
         """The same state, which stays as it is when this one goes on: for looking at it while others write."""
         twin = replace(self, blocks=[block.copy() for block in self.blocks], trials=self.trials.copy())
-        for name in ("known", "leases", "again", "expiring", "corrections", "past", "past_used"):
+        for name in _LISTS:
             setattr(twin, name, copy(getattr(self, name)))
         return twin
 
@@ -252,6 +313,19 @@ class StudyState:
                 self._revised(event)
             case Imported():
                 self.past.append(event)
+            case events.Checked():
+                self.doubts = event.doubts
+                if event.n_runs not in self.checked_runs:
+                    self.checked_runs.append(event.n_runs)
+            case events.Excluded():
+                self._excluded(event, record)
+            case events.Finished():
+                self._finished(event, record)
+            case events.Continued():
+                self.known[-1] = event.state
+                self.ended = None
+            case events.Restated():
+                self._restated(event, record)
             case events.Created():
                 self.spec_, self.created_at = event.spec, record.at
         self.seq, self.updated_at = record.seq, record.at
@@ -316,6 +390,11 @@ class StudyState:
     def _corrected(self, event: events.Corrected, record: Record) -> None:
         block = self.blocks[self.trials.block[event.trial]]
         block.values[self.trials.row[event.trial]] = event.value
+        if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again
+            self.trials.state[event.trial] = TrialState.COMPLETE
+            block.n_missing -= 1
+            self.exclusions = [one for one in self.exclusions if one.trial != event.trial]
+        self.excluded_last = False
         self.corrections.append(Correction(event.trial, event.before, event.value, event.reason, record.who, record.at))
 
     def _revised(self, event: events.Revised) -> None:
@@ -326,8 +405,51 @@ class StudyState:
         self.past_used[event.first + 1 :] = used
         for block, role in zip(self.blocks[event.first :], event.roles, strict=True):
             if block.role == OPEN and role != OPEN:
-                left = self.trials.state[block.first : self.trials.n_trials]
-                unfinished = (left == TrialState.WAITING) | (left == TrialState.RUNNING)
-                left[unfinished] = TrialState.ABANDONED
+                self._abandon(block)
             block.role = role
-        self.corrections[-1] = replace(self.corrections[-1], changes=event.changes)
+        if self.excluded_last:
+            self.exclusions[-1] = replace(self.exclusions[-1], changes=event.changes)
+        else:
+            self.corrections[-1] = replace(self.corrections[-1], changes=event.changes)
+
+    def _excluded(self, event: events.Excluded, record: Record) -> None:
+        block, row = self.blocks[self.trials.block[event.trial]], self.trials.row[event.trial]
+        block.values[row] = np.nan
+        block.n_missing += 1
+        if block.role == OPEN:
+            self._again(events.numbers(event.trial), TrialState.EXCLUDED)
+        self.trials.state[event.trial] = TrialState.EXCLUDED
+        self.exclusions.append(Exclusion(event.trial, event.before, event.reason, record.who, record.at))
+        self.excluded_last = True
+
+    def _finished(self, event: events.Finished, record: Record) -> None:
+        if event.state is not None:
+            self._close(event.state)
+        self.ended = Note("ended", event.reason, record.who, record.at, self.n_complete)
+
+    def _restated(self, event: events.Restated, record: Record) -> None:
+        self.spec_ = event.spec
+        self._close(event.state)
+        for block in self.counted:
+            block.role = AS_RUN
+        self.restated, self.ended = len(self.blocks), None
+        text = "; ".join(event.changes)
+        self.restatements.append(Note(text, event.reason, record.who, record.at, self.n_complete))
+
+    def _close(self, known: Any) -> None:
+        """Put what is known now in place, and give up what is left of the open block: its outcomes are in that."""
+        block = self.open_block
+        if block is None:
+            self.known[-1], self.past_used[-1] = known, len(self.past)
+            return
+        self._abandon(block)
+        block.role = AS_RUN
+        self.known.append(known)
+        self.past_used.append(len(self.past))
+
+    def _abandon(self, block: Block) -> None:
+        """Give up what is left of a block."""
+        left = self.trials.state[block.first : self.trials.n_trials]
+        unfinished = (left == TrialState.WAITING) | (left == TrialState.RUNNING)
+        left[unfinished] = TrialState.ABANDONED
+        self.again.clear()

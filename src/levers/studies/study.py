@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,32 @@ from levers.core.space import Level
 from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyError, StudyError, TrialError
 from levers.studies.analysis import views
-from levers.studies.events import Asked, Corrected, Expired, Failed, Imported, Numbers, Told, numbers
+from levers.studies.events import Asked, Checked, Corrected, Excluded, Expired, Failed, Imported, Numbers, Told, numbers
 from levers.studies.log import StudyLog, Transaction
-from levers.studies.outcomes import Accepted, check_correctable, check_running, new_outcomes, past_runs, whole_numbers
-from levers.studies.run import AnyStudy, Outcomes, check_corrections, outcome_pairs, trial_number
-from levers.studies.spec import StudySpec
-from levers.studies.state import Correction, StudyState, Trial
+from levers.studies.outcomes import (
+    Accepted,
+    check_correctable,
+    check_running,
+    check_told,
+    new_outcomes,
+    past_runs,
+    whole_numbers,
+)
+from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reason, outcome_pairs, trial_number
+from levers.studies.spec import StudySpec, restated_spec
+from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
-from levers.studies.transitions import after_revision, expired_trials, following_events, next_trials, revision
+from levers.studies.transitions import (
+    after_revision,
+    continuing,
+    expired_trials,
+    finishing,
+    following_events,
+    is_check_due,
+    next_trials,
+    restating,
+    revision,
+)
 
 if TYPE_CHECKING:
     import os
@@ -120,6 +138,14 @@ class Study(AnyStudy):
         return self.state.open_block is None
 
     @property
+    def is_held(self) -> bool:
+        """Whether it has come to its end on outcomes that contradict what the verdict rests on; see `verdict().doubts`.
+
+        Then somebody has to say how it goes on: `correct`, `exclude`, `restate`, `go_on` or `finish`.
+        """
+        return self.state.is_held
+
+    @property
     def n_running(self) -> int:
         """How many trials were handed out and not told."""
         with self._lock:
@@ -173,6 +199,11 @@ class Study(AnyStudy):
         """Outcomes that were corrected, oldest first."""
         with self._lock:
             return list(self.state.corrections)
+
+    def exclusions(self) -> list[Exclusion]:
+        """Outcomes that do not count, oldest first."""
+        with self._lock:
+            return list(self.state.exclusions)
 
     def log(self) -> list[LogEntry]:
         """Everything that happened, oldest first."""
@@ -258,6 +289,7 @@ class Study(AnyStudy):
         block = transaction.state.open_block
         if block is not None and not block.n_missing:  # so that outcomes in between cost little
             transaction.write(*following_events(transaction.state))
+            check(transaction)
 
     def ask_sheet(
         self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None
@@ -312,12 +344,76 @@ class Study(AnyStudy):
             for number, value in wanted:
                 before = check_correctable(transaction.state, number, value)
                 transaction.write(Corrected(number, before, value, reason))
-            revised = revision(transaction.state, [number for number, _ in wanted])
-            if revised is not None:
-                transaction.write(revised)
-                transaction.write(*after_revision(transaction.state))
-            transaction.write(*following_events(transaction.state))
+            self._decide_again(transaction, [number for number, _ in wanted])
             return transaction.state.corrections[-len(wanted) :]
+
+    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
+        """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
+        wanted = [trial_number(trial) for trial in trials]
+        check_reason(reason, wanted)
+        with self.writing() as transaction:
+            for number in wanted:
+                transaction.write(Excluded(number, check_told(transaction.state, number), reason))
+            self._decide_again(transaction, wanted)
+            return transaction.state.exclusions[-len(wanted) :]
+
+    def finish(self, reason: str = "") -> Verdict:
+        """End the study now: its verdict, with what is certified by the runs made so far.
+
+        Runs that are out are given up. A study that is in doubt is finished with its doubts. `go_on` takes it back.
+        """
+        with self.writing() as transaction:
+            state = transaction.state
+            if state.ended is not None or (state.open_block is None and not state.is_held):
+                raise StudyError("the study is finished already; `verdict` has its answer")
+            if not state.spec.solver.finishes_early:
+                raise StudyError(f"{state.spec.algorithm} cannot stop before its end; cfs can")
+            if not state.n_complete:
+                raise StudyError("there is no outcome yet, so there is nothing to answer by; tell some first")
+            transaction.write(finishing(state, reason))
+            check(transaction)
+        return self.verdict()
+
+    def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
+        """More runs after the end: so many, or as many as the algorithm likes. What is certified afterwards says so."""
+        if n_runs is not None:
+            check_count("n_runs", n_runs)
+        with self.writing() as transaction:
+            state = transaction.state
+            if state.open_block is not None:
+                raise StudyError("the study is not at its end; `ask` hands out the next runs")
+            if not state.spec.solver.finishes_early:
+                raise StudyError(f"{state.spec.algorithm} cannot go on after its end; cfs can")
+            transaction.write(*continuing(state, n_runs, reason))
+
+    def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
+        """Change what is asked for, or known, under way; returns what changed, in words.
+
+        `tolerance` or `budget` take the place of whichever there was; `noise_sd` (None: not known), `max_runs`, `aim`,
+        `max_parents`, `min_effect` (None: no longer claimed). All runs so far are taken in under the new terms.
+        """
+        with self.writing() as transaction:
+            state = transaction.state
+            if not (state.spec.solver.finishes_early and state.spec.solver.absorbs_runs):
+                raise StudyError(f"{state.spec.algorithm} cannot go on under other terms; cfs can")
+            spec, changes = restated_spec(state.spec, terms)
+            if not changes:
+                raise StudyError("these are the terms of the study already; nothing was changed")
+            budget = dict(spec.options).get("budget")
+            if "budget" in terms and budget is not None and budget < state.n_complete:
+                raise StudyError(f"{state.n_complete} runs were made already; give a budget above that, or finish")
+            transaction.write(*restating(state, spec, changes, reason))
+            check(transaction)
+            return changes
+
+    def _decide_again(self, transaction: Transaction, changed: Sequence[int]) -> None:
+        """Take the decisions again that rested on some trials, and check what is decided now."""
+        revised = revision(transaction.state, changed)
+        if revised is not None:
+            transaction.write(revised)
+            transaction.write(*after_revision(transaction.state))
+        transaction.write(*following_events(transaction.state))
+        check(transaction, again=revised is not None)
 
     def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
         """Runs that were made before or beside the study; they count from the next decision on.
@@ -374,6 +470,15 @@ class Study(AnyStudy):
         """The end of the log, locked, for a change that is made in one piece. Inside, other verbs join it."""
         with self._lock, self._log.writing(self.who) as transaction:
             yield transaction
+
+
+def check(transaction: Transaction, again: bool = False) -> None:
+    """Keep what the checks say of what was just decided, if they are due, or `again` if decisions were taken again."""
+    from levers.studies.analysis.doubts import doubts
+
+    state = transaction.state
+    if is_check_due(state) or (again and state.doubts is not None):
+        transaction.write(Checked(doubts(state), state.n_closed))
 
 
 def check_key(key: str) -> str:

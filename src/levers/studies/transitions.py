@@ -7,9 +7,28 @@ from typing import Any
 import numpy as np
 
 from levers.algorithms.base import PAST, Batch
-from levers.studies.events import Created, Decided, Event, Imported, Numbers, Opened, Revised
+from levers.studies.events import (
+    Continued,
+    Created,
+    Decided,
+    Event,
+    Finished,
+    Imported,
+    Numbers,
+    Opened,
+    Restated,
+    Revised,
+)
 from levers.studies.spec import StudySpec
 from levers.studies.state import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState, TrialState
+
+CHECK_GROWTH = 1.35
+"""While a study runs it is checked again when it has this many times the runs of the check before: a check that is made
+often has to be the more forgiving, and sees less."""
+
+
+KEPT = "kept after a correction"
+"""The stage of runs that were asked for on a decision that has since been taken again."""
 
 
 def first_events(spec: StudySpec) -> list[Event]:
@@ -61,6 +80,49 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     return found
 
 
+def is_check_due(state: StudyState) -> bool:
+    """Whether the checks are to be made: at the end, and when there are many more runs than at the last look."""
+    if not state.n_closed:
+        return False
+    return state.open_block is None or state.n_closed >= CHECK_GROWTH * max(state.checked_runs, default=0)
+
+
+def finishing(state: StudyState, reason: str) -> Finished:
+    """The end that somebody chose: what the block under way has of outcomes counts, and nothing is asked any more."""
+    block = state.open_block
+    if block is None:
+        return Finished(None, reason)
+    known = _with_past(state, state.known[-1], state.n_past_used)
+    codes, values = block.told_rows()
+    return Finished(state.spec.solver.finish(known, codes, state.spec.sign * values), reason)
+
+
+def continuing(state: StudyState, n_runs: int | None, reason: str) -> list[Event]:
+    """One more block after the end."""
+    known = state.spec.solver.extend(state.known[-1], n_runs)
+    return [Continued(known, reason), *_opening(state.spec, known, len(state.blocks))]
+
+
+def restating(state: StudyState, spec: StudySpec, changes: tuple[str, ...], reason: str) -> list[Event]:
+    """All runs so far under other terms, and the next block unless that is the end."""
+    known = _afresh(state, spec, len(state.blocks))
+    return [Restated(spec, known, changes, reason), *_opening(spec, known, len(state.blocks))]
+
+
+def _afresh(state: StudyState, spec: StudySpec, n_blocks: int) -> Any:
+    """What the outcomes of the first blocks, and all imports, say to an algorithm that begins with them.
+
+    Each block's rows were chosen before its outcomes, so it counts as evidence whatever it was designed for.
+    """
+    known = spec.solver.start()
+    for past in state.past:
+        known = _absorbed(spec, known, spec.contract(past.codes), past.values, PAST)
+    for block in state.blocks[:n_blocks]:
+        if block.role != SET_ASIDE:
+            known = _absorbed(spec, known, *block.told_rows(), block.batch.stage)
+    return spec.solver.resume(known)
+
+
 def next_trials(state: StudyState, n: int) -> Numbers:
     """Up to n trials that wait: rows asked again first, then new ones."""
     block = state.open_block
@@ -93,9 +155,16 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
     first = min(int(state.trials.block[trial]) for trial in corrected)
     if state.blocks[first].role == OPEN:
         return None
-    known = state.known[first]
-    roles, states = [], []
-    for i in range(first, len(state.blocks)):
+    roles: list[str] = []
+    states: list[Any] = []
+    if first < state.restated:  # what came before other terms were set is taken in once more, under these
+        first = state.restated - 1
+        known = _afresh(state, spec, state.restated)
+        roles.append(state.blocks[first].role)
+        states.append(known)
+    else:
+        known = state.known[first]
+    for i in range(first + len(states), len(state.blocks)):
         block = state.blocks[i]
         role = _role_again(state, known, i)
         if role == OPEN:
@@ -104,17 +173,34 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
         if role == AS_DESIGNED:
             known = _told(spec, known, block)
         elif role == AS_RUN:
-            known = _absorbed(spec, known, *block.told_rows(), "kept after a correction")
+            known = _absorbed(spec, known, *block.told_rows(), KEPT)
         known = _with_past(
             state, known, state.past_used[i], state.past_used[i + 1] if i + 1 < len(state.past_used) else None
         )
         roles.append(role)
         states.append(known)
+    if state.ended is not None and not spec.solver.progress(known).finished:
+        codes, values = state.blocks[-1].batch.codes[:0], np.zeros(0)
+        known = states[-1] = spec.solver.finish(known, codes, values)  # whoever ended the study has not changed that
     return Revised(first, tuple(roles), tuple(states), _changes(spec, state.known[-1], known))
 
 
+def with_excluded(state: StudyState) -> Any:
+    """What the algorithm would know if nothing had been excluded; None where that changes nothing that was decided."""
+    twin = state.copy()
+    for one in twin.exclusions:
+        block, row = twin.blocks[twin.trials.block[one.trial]], twin.trials.row[one.trial]
+        if block.holders[row] == one.trial:  # else its run was made again
+            block.values[row] = one.value
+            block.n_missing -= 1
+    found = revision(twin, [one.trial for one in twin.exclusions])
+    return found.states[-1] if found is not None and found.states else None
+
+
 def after_revision(state: StudyState) -> list[Event]:
-    """The next block, if the revision closed the open one or brought a finished study back."""
+    """The next block, if the revision closed the open one or brought a study back that had ended by itself."""
+    if state.ended is not None:
+        return []
     return [] if state.open_block is not None else _opening(state.spec, state.known[-1], len(state.blocks))
 
 
@@ -122,14 +208,15 @@ def _role_again(state: StudyState, known: Any, i: int) -> str:
     """How a block is used when `known` comes before it."""
     spec, block = state.spec, state.blocks[i]
     closed = block.role if block.role != OPEN else None
-    if closed is not None and block.n_missing:  # given up half way by an earlier correction
-        return closed
+    absorbed = AS_RUN if spec.solver.absorbs_runs else SET_ASIDE
+    if closed is not None and block.n_missing:  # given up half way, or without an outcome that was excluded
+        return SET_ASIDE if closed == SET_ASIDE else absorbed
     step = spec.solver.ask(known, spec.generator(i))
     if isinstance(step, Batch):
         asked, made = step, block.batch
         if asked.stage == made.stage and asked.focus == made.focus and np.array_equal(asked.codes, made.codes):
             return OPEN if closed is None else AS_DESIGNED
-    return AS_RUN if spec.solver.absorbs_runs else SET_ASIDE
+    return absorbed
 
 
 def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:

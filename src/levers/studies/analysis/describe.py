@@ -42,6 +42,17 @@ def words(event: Event) -> str:
         case events.Revised():
             changes = "; ".join(event.changes) or "no decision changes"
             return f"decided again from block {event.first + 1} of the design on: {changes}"
+        case events.Excluded():
+            return f"excluded trial {event.trial}: {event.before:g} does not count{_because(event.reason)}"
+        case events.Checked():
+            found = "; ".join(doubt.text for doubt in event.doubts)
+            return f"in doubt: {found}" if found else f"checked {several(event.n_runs, 'run', 'runs')}: no doubt"
+        case events.Finished():
+            return f"finished{_because(event.reason)}"
+        case events.Continued():
+            return f"went on after the end{_because(event.reason)}"
+        case events.Restated():
+            return f"restated {'; '.join(event.changes)}{_because(event.reason)}"
         case events.Imported():
             return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
 

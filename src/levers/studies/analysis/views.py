@@ -16,6 +16,7 @@ from levers.studies.analysis.describe import several
 from levers.studies.analysis.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState, Trial, TrialState
+from levers.studies.transitions import with_excluded
 
 MANY_RUNS = 50_000
 """More runs to go than most people mean."""
@@ -93,6 +94,8 @@ class Status:
     created_at: float
     updated_at: float
     note: str | None = None
+    n_excluded: int = 0
+    doubts: tuple[Remark, ...] = ()
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -111,13 +114,14 @@ def trial(state: StudyState, number: int) -> Trial:
     now = TrialState(table.state[number])
     lease = state.leases[table.lease[number]] if table.lease[number] >= 0 else None
     complete = now is TrialState.COMPLETE
+    left_out = {one.trial: one.value for one in state.exclusions} if now is TrialState.EXCLUDED else {}
     return Trial(
         number,
         state.spec.assignment(found.batch.codes[row]),
         block,
         found.batch.stage,
         now,
-        value=float(found.values[row]) if complete else None,
+        value=float(found.values[row]) if complete else left_out.get(number),
         worker=lease and lease.worker,
         asked_at=lease and lease.at,
         deadline=lease and lease.deadline,
@@ -136,7 +140,7 @@ def status(name: str, state: StudyState) -> Status:
     block, found, to_go = state.open_block, certified(state), forecast(state)
     return Status(
         name=name,
-        state="finished" if block is None else "running",
+        state=standing(state),
         algorithm=state.spec.algorithm,
         goal=state.spec.goal,
         n_factors=state.spec.space.n_factors,
@@ -154,7 +158,18 @@ def status(name: str, state: StudyState) -> Status:
         created_at=state.created_at,
         updated_at=state.updated_at,
         note=_advice(state, to_go.likely),
+        n_excluded=len(state.exclusions),
+        doubts=doubts(state),
     )
+
+
+def standing(state: StudyState) -> str:
+    """In a word or two: running, in doubt (the end, on outcomes that contradict it, and nobody has answered), finished.
+
+    >>> standing(StudyState(doubts=(Remark("noise", "larger than stated"),)))
+    'in doubt'
+    """
+    return "running" if state.open_block is not None else "in doubt" if state.is_held else "finished"
 
 
 def _advice(state: StudyState, likely: int | None) -> str | None:
@@ -195,7 +210,7 @@ def verdict(state: StudyState) -> Verdict | None:
     if state.open_block is not None:
         return None
     found = _final(state)
-    found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=tuple(_doubts(state)))
+    found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
     return _in_outer_space(found, state.spec.merging) if state.spec.is_merged else found
 
 
@@ -235,19 +250,42 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.spec.noise_sd is None and len(np.unique(counted_runs(state)[1])) == 1:
         text = "every outcome was the same, so no noise could be seen: make sure that they were measured"
         yield Remark("no noise seen", text)
+    for note in state.restatements:
+        text = f"the terms were changed after {several(note.n_runs, 'run', 'runs')} ({note.text})"
+        yield Remark("restated", f"{text}; what is certified allows for that")
+    if state.exclusions:
+        yield _without(state)
     if state.corrections:
         made = several(len(state.corrections), "correction", "corrections")
         yield Remark("corrected", f"rests on {made} not having been made to get another answer")
 
 
-def _doubts(state: StudyState) -> Iterator[Remark]:
-    """Where the outcomes contradict the additive model that the guarantee assumes."""
-    from levers.studies.analysis.diagnostics import additivity  # which itself looks at what is certified
+def _without(state: StudyState) -> Remark:
+    """Which outcomes do not count, and how the answer would read if they did."""
+    which = tuple(one.trial for one in state.exclusions)
+    listed = ", ".join(f"trial {one.trial} ({one.value:g}: {one.reason})" for one in state.exclusions[:_MOST_LISTED])
+    more = len(which) - _MOST_LISTED
+    listed += f" and {more} more" if more > 0 else ""
+    known = with_excluded(state)
+    found = None if known is None else state.spec.solver.interim(known)
+    text = f"leaves out {listed}"
+    if found is not None:
+        same = found.assignment.codes == _final(state).assignment.codes
+        other = "the same setting" if same else str(dict(state.spec.assignment(found.assignment.codes)))
+        text += f"; with them it would be {other}, {found.promise}"
+    return Remark("excluded", text, trials=which)
 
-    found = additivity(state)
-    if found.in_doubt:
-        names = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}
-        yield Remark("additivity", found.summary, tuple(name for name in found.names if name in names))
+
+_MOST_LISTED = 5
+
+
+def doubts(state: StudyState) -> tuple[Remark, ...]:
+    """What the last checks found; of a study that an older version ended without them, what they find now."""
+    from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
+
+    if state.doubts is None and state.open_block is None:
+        return checks.doubts(state)
+    return state.doubts or ()
 
 
 def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:

@@ -6,7 +6,7 @@ from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
 from levers.web.api.deps import Name, answer, of_study, service_of, study_of
-from levers.web.api.runs import CorrectionsMade
+from levers.web.api.runs import CorrectionsMade, ExclusionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
 router = APIRouter(tags=["looking"])
@@ -51,6 +51,12 @@ def verdict(request: Request, name: Name) -> Response:
 def corrections(request: Request, name: Name) -> Response:
     """Oldest first, with who corrected them, when and why."""
     return answer(CorrectionsMade(corrections=study_of(request, name, "read").corrections()))
+
+
+@of_study(router.get, "exclusions", "listExclusions", "Outcomes that do not count", ExclusionsMade)
+def exclusions(request: Request, name: Name) -> Response:
+    """Oldest first, with who left them out, when and why."""
+    return answer(ExclusionsMade(exclusions=study_of(request, name, "read").exclusions()))
 
 
 _MOST_PAIRS = 100

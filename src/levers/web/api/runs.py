@@ -1,14 +1,30 @@
-"""Ask, tell, fail, correct, import: what changes a study. Each may carry a key, and then happens once."""
+"""Ask, tell, fail, correct, exclude, finish and more: what changes a study. Each may carry a key, and happens once."""
 
 import math
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
-from levers.studies.state import Correction
+from levers.studies.analysis import views
+from levers.studies.state import Correction, Exclusion
 from levers.studies.study import Study
 from levers.web.api.deps import Key, Name, changed, of_study, responses
-from levers.web.api.schemas import Ask, Correct, Corrections, Fail, Import, Outcome, Shape, Taken, Told, Trials
+from levers.web.api.schemas import (
+    Ask,
+    Correct,
+    Corrections,
+    Exclude,
+    Fail,
+    Finish,
+    GoOn,
+    Import,
+    Outcome,
+    Restate,
+    Shape,
+    Taken,
+    Told,
+    Trials,
+)
 
 router = APIRouter(tags=["runs"])
 _NAN = float("nan")
@@ -33,6 +49,19 @@ class CorrectionsMade(Shape):
     """What was corrected. The last one says which decisions change."""
 
     corrections: list[Correction]
+
+
+class ExclusionsMade(Shape):
+    """What does not count. The last one says which decisions change."""
+
+    exclusions: list[Exclusion]
+
+
+class Standing(Shape):
+    """Where the study stands after a change, and what the change was, in words."""
+
+    status: views.Status
+    changes: list[str]
 
 
 class Imported(Shape):
@@ -86,6 +115,52 @@ def correct(request: Request, name: Name, body: Annotated[Corrections, Body()], 
         return CorrectionsMade(corrections=study.correct_many(wanted, body.reason))
 
     return changed(request, name, key, body, act, len(wanted))
+
+
+@of_study(
+    router.post, "exclude", "exclude", "Leave outcomes out that must not count", ExclusionsMade, responses=_ERRORS
+)
+def exclude(request: Request, name: Name, body: Annotated[Exclude, Body()], key: Key = None) -> Response:
+    """Decisions that rested on them are taken again. A correction brings an outcome back."""
+
+    def act(study: Study) -> ExclusionsMade:
+        return ExclusionsMade(exclusions=study.exclude_many(body.trials, body.reason))
+
+    return changed(request, name, key, body, act, len(body.trials))
+
+
+@of_study(router.post, "finish", "finish", "End a study now", Standing, responses=_ERRORS)
+def finish(request: Request, name: Name, body: Annotated[Finish, Body()], key: Key = None) -> Response:
+    """The verdict is then what is certified by the runs made so far; runs that are out are given up."""
+
+    def act(study: Study) -> Standing:
+        study.finish(body.reason)
+        return Standing(status=study.status(), changes=[])
+
+    return changed(request, name, key, body, act)
+
+
+@of_study(router.post, "continue", "goOn", "Go on after the end", Standing, responses=_ERRORS)
+def go_on(request: Request, name: Name, body: Annotated[GoOn, Body()], key: Key = None) -> Response:
+    """One more round of runs; what is certified afterwards allows for it."""
+
+    def act(study: Study) -> Standing:
+        study.go_on(body.n_runs, body.reason)
+        return Standing(status=study.status(), changes=[])
+
+    return changed(request, name, key, body, act)
+
+
+@of_study(router.post, "restate", "restate", "Change the terms under way", Standing, responses=_ERRORS)
+def restate(request: Request, name: Name, body: Annotated[Restate, Body()], key: Key = None) -> Response:
+    """A tolerance in place of a budget or the other way round, another noise: all runs so far count under them."""
+    terms = {field: getattr(body, field) for field in body.model_fields_set if field != "reason"}
+
+    def act(study: Study) -> Standing:
+        changes = study.restate(reason=body.reason, **terms)
+        return Standing(status=study.status(), changes=list(changes))
+
+    return changed(request, name, key, body, act)
 
 
 @of_study(router.post, "import", "importRuns", "Take in past runs", Imported, responses=_ERRORS)

@@ -89,9 +89,10 @@ FactorsOrCounts = Annotated[
 ]
 
 
+Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
 _TYPES: dict[str, Any] = {
     "text": str,
-    "positive": Annotated[float, Field(gt=0, le=MAX_OUTCOME)] | None,
+    "positive": Positive | None,
     "probability": Annotated[float, Field(gt=0, lt=1)],
     "count": Count | None,
     "whole": Seed | None,
@@ -212,6 +213,39 @@ class CorrectMany(Wire):
     reason: Reason
 
 
+class Exclude(Wire):
+    """Outcomes that must not count, and why: all are taken, or none."""
+
+    trials: Annotated[list[TrialNumber], Field(fail_fast=True)] = Field(min_length=1)
+    reason: Reason
+
+
+class Finish(Wire):
+    """Why the study ends now."""
+
+    reason: Text = ""
+
+
+class GoOn(Wire):
+    """How many more runs are wanted after the end; null for as many as the algorithm likes."""
+
+    n_runs: Count | None = None
+    reason: Text = ""
+
+
+class Restate(Wire):
+    """Other terms: only those that are sent change. `null` for one that is not known, or no longer claimed."""
+
+    tolerance: Positive | None = None
+    budget: Count | None = None
+    max_runs: Count | None = None
+    aim: Literal["certify", "best"] | None = None
+    noise_sd: Positive | None = None
+    max_parents: Count | None = None
+    min_effect: Positive | None = None
+    reason: Text = ""
+
+
 class Import(Wire):
     """Past runs: the settings of each, its outcome, and where they come from."""
 
@@ -234,7 +268,7 @@ Told = Annotated[Annotated[Outcome, Tag("one")] | Annotated[Outcomes, Tag("many"
 Corrections = Annotated[Annotated[Correct, Tag("one")] | Annotated[CorrectMany, Tag("many")], Discriminator(_kind)]
 
 Item = TypeVar("Item")
-State = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "STALE", "ABANDONED"]
+State = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "STALE", "ABANDONED", "EXCLUDED"]
 Params = dict[str, Level]
 _TIME = "Seconds since 1970."
 
@@ -368,6 +402,9 @@ class RemarkShape(Shape):
     kind: str
     text: str
     levers: list[str]
+    trials: list[int]
+    block: int | None
+    p_value: float | None
 
 
 class VerdictShape(Shape):

@@ -163,6 +163,8 @@ def became(trial: Trial, teller: str | None = None) -> str:
             return "its time was over; it goes to whoever asks next"
         case TrialState.ABANDONED:
             return "not needed any more"
+        case TrialState.EXCLUDED:
+            return f"excluded: {number(trial.value)} does not count" if trial.value is not None else "excluded"
         case TrialState.RUNNING:
             return "out"
         case TrialState.WAITING:
