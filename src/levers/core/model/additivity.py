@@ -23,7 +23,8 @@ MOST_RUNS = 20_000
 """The most runs that a check looks at; of more, an even sample is taken. Time grows with the runs, power is ample."""
 LEAST_DOF = 5
 """The fewest degrees of freedom for the noise with which an F test is made."""
-_NO_NOISE = 1e-12  # residuals that are smaller than this share of the outcomes are rounding errors
+NO_NOISE = 1e-12
+"""Residuals that are smaller than this share of the outcomes are rounding errors."""
 _NO_PURE_ERROR = 1e-14  # a sum of squares that is a smaller share of both sums of an F ratio is rounding error
 _GOLDEN = (math.sqrt(5) - 1) / 2  # the golden ratio less 1: steps of it, modulo 1, fall evenly and never in a rhythm
 _LEVERAGE_CELLS = 4_000_000  # cells of the one-hot rows whose leverages are worked out at once
@@ -91,7 +92,7 @@ class Additive:
     def is_exact(self) -> bool:
         """Whether the model leaves nothing but rounding, so that there is no noise to compare with."""
         largest = float(np.abs(self.outcomes).max(initial=0.0))
-        return self.square <= len(self.outcomes) * (_NO_NOISE * largest) ** 2
+        return self.square <= len(self.outcomes) * (NO_NOISE * largest) ** 2
 
     def leverages(self) -> Numbers:
         """Each run's pull on its own fit: h = 1/n + (x - x_mean)^T V^+ (x - x_mean). They add up to the rank.

@@ -4,7 +4,7 @@ Everything here is read from the state, in the space as the algorithm sees it. N
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,13 +87,19 @@ class Additivity:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Runs:
+class GatheredRuns:
+    """Runs of a study, imported ones first (trial and block -1), then in the order of telling."""
+
     codes: Codes
     values: Values
     trial: Numbers
     block: Numbers
     group: Numbers
     told_at: Values
+
+    def at(self, which: Any) -> "GatheredRuns":
+        """Some of the runs."""
+        return GatheredRuns(*(getattr(self, name)[which] for name in GatheredRuns.__slots__))
 
 
 def residuals(state: StudyState, most: int = 2000) -> Residuals:
@@ -107,7 +113,7 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
     >>> found.n_runs, len(found.residual), found.noise_known
     (6, 6, True)
     """
-    runs = _runs(state, with_open=True)
+    runs = gathered_runs(state, with_open=True)
     n, assumed = len(runs.values), state.spec.noise_sd
     if n == 0:
         none, nobody = np.zeros(0), np.zeros(0, dtype=np.int64)
@@ -147,26 +153,28 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
     )
 
 
-def additivity(state: StudyState) -> Additivity:
+def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity:
     """Test the runs of complete blocks, and imported ones, for interactions between levers.
 
     Each block has a constant of its own if the algorithm compares levels inside blocks only: drift from one block to
-    the next, or an import from another year, is then no interaction.
+    the next, or an import from another year, is then no interaction. Neither is an outlier, whose trial is to be in
+    `leave_out`.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"], "speed": [1, 2]}, tolerance=0.5, noise_sd=1.0, seed=1)
     >>> additivity(study.state).reason
     'no block of runs is complete yet'
     """
-    names, runs = tuple(factor.name for factor in state.fitted), _runs(state, with_open=False)
-    n_looks = max(sum(block.role != OPEN for block in state.blocks), 1)
-    level = ALARM / (n_looks * (n_looks + 1))
+    names, runs = tuple(factor.name for factor in state.fitted), gathered_runs(state, with_open=False)
+    if leave_out:
+        runs = runs.at(~np.isin(runs.trial, list(leave_out)))
+    level = level_now(state, ALARM)
     if len(runs.values) == 0 or len(names) < 2:
         reason = "no block of runs is complete yet" if len(names) > 1 else "a single lever has nothing to interact with"
         return Additivity(names, len(runs.values), None, (), (), (), None, level, f"not tested: {reason}", reason)
     codes, sizes = state.choices.rows(runs.codes), list(state.choices.sizes)
-    blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
-    if state.spec.solver.compares_within_blocks and blocks.max() > 0:
+    blocks = block_constants(state, runs)
+    if blocks is not None:
         codes, sizes = np.column_stack([codes, blocks.astype(np.int16)]), [*sizes, int(blocks.max()) + 1]
     model = Additive.of(codes, runs.values, sizes)
     noise_sd = _trusted_noise(model, state.spec.noise_sd)
@@ -182,7 +190,7 @@ def additivity(state: StudyState) -> Additivity:
     )
 
 
-def _runs(state: StudyState, with_open: bool) -> _Runs:
+def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
     """The runs that count, imported ones first, then in the order of telling."""
     parts: list[tuple[Any, ...]] = []
     for i, past in enumerate(state.past):
@@ -199,10 +207,24 @@ def _runs(state: StudyState, with_open: bool) -> _Runs:
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros((0, state.spec.inner.n_factors), dtype=np.int16)
-        return _Runs(empty, np.zeros(0), none, none, none, np.zeros(0))
-    runs = _Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return GatheredRuns(empty, np.zeros(0), none, none, none, np.zeros(0))
+    runs = GatheredRuns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     order = np.lexsort((runs.trial, runs.told_at))
-    return _Runs(*(getattr(runs, name)[order] for name in _Runs.__slots__))
+    return runs.at(order)
+
+
+def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
+    """The block of each run that has a constant of its own in the fit, from 0; None where all runs share one."""
+    if not state.spec.solver.compares_within_blocks or not len(runs.group):
+        return None
+    blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
+    return blocks if blocks.max() > 0 else None
+
+
+def level_now(state: StudyState, share: float) -> float:
+    """The p-value below which a check alarms now: share / (b (b + 1)) after b looks, which adds up to the share."""
+    n_looks = max(sum(block.role != OPEN for block in state.blocks), 1)
+    return share / (n_looks * (n_looks + 1))
 
 
 def _points(sizes: Values, most: int) -> Numbers:

@@ -1,0 +1,1 @@
+"""Where outcomes contradict what a certificate rests on (docs/theory/doubts.md)."""
