@@ -275,6 +275,13 @@ class StudyState:
         """Those of them that decisions rest on: of blocks that are not under way."""
         return sum(block.n_runs - block.n_missing for block in self.counted if block.role != OPEN)
 
+    @property
+    def n_looks(self) -> int:
+        """At how many looks the outcomes have been checked, with one at what there is now."""
+        if not self.checked_runs:
+            return max(sum(block.role != OPEN for block in self.blocks), 1)
+        return len(self.checked_runs) + (self.n_closed not in self.checked_runs)
+
     def rows_of(self, trials: Numbers) -> Numbers:
         """Where the rows of some trials are when all blocks are put one below the other."""
         begins = np.cumsum([0, *(block.n_runs for block in self.blocks)])

@@ -223,7 +223,7 @@ def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
 
 def level_now(state: StudyState, share: float) -> float:
     """The p-value below which a check alarms now: share / (b (b + 1)) after b looks, which adds up to the share."""
-    n_looks = max(sum(block.role != OPEN for block in state.blocks), 1)
+    n_looks = state.n_looks
     return share / (n_looks * (n_looks + 1))
 
 
