@@ -109,6 +109,17 @@ class Remark:
     levers: tuple[str, ...] = ()
 
 
+STOPPED_EARLY = Remark(
+    "stopped early", "the study was stopped before its end; what is certified holds whenever one stops"
+)
+"""What a verdict rests on when somebody ended the study."""
+LENGTH_CHOSEN = Remark(
+    "length chosen",
+    "the study went on or was restated after its outcomes were seen; what is certified allows for that",
+)
+"""The same when somebody decided that it goes on, or for what."""
+
+
 @serialisable("Verdict")
 @dataclass(frozen=True)
 class Verdict:
