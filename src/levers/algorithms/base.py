@@ -113,6 +113,17 @@ class Remark:
     p_value: float | None = None
 
 
+STOPPED_EARLY = Remark(
+    "stopped early", "the study was stopped before its end; what is certified holds whenever one stops"
+)
+"""What a verdict rests on when somebody ended the study."""
+LENGTH_CHOSEN = Remark(
+    "length chosen",
+    "the study went on or was restated after its outcomes were seen; what is certified allows for that",
+)
+"""The same when somebody decided that it goes on, or for what."""
+
+
 @serialisable("Verdict")
 @dataclass(frozen=True)
 class Verdict:
@@ -236,6 +247,18 @@ class Algorithm(ABC):
 
     def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str) -> Any:
         """The state with runs added that were made, but not asked for. See `absorbs_runs`."""
+        return state
+
+    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+        """The end, with what is certified now: these runs of the block under way were told. See `finishes_early`."""
+        raise InvalidSettingError(f"{self.name} cannot stop before its end; cfs can")
+
+    def extend(self, state: Any, n_runs: int | None) -> Any:
+        """After the end: the state with a block of so many runs due; None leaves the length to the algorithm."""
+        raise InvalidSettingError(f"{self.name} cannot go on after its end; cfs can")
+
+    def resume(self, state: Any) -> Any:
+        """The state with its decisions taken anew on all its runs, after what is asked for was restated."""
         return state
 
     def interim(self, state: Any) -> Verdict | None:

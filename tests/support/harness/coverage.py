@@ -42,15 +42,17 @@ from levers.worlds.outcome import AdditiveOutcome, Noise
 from levers.worlds.random import random_world
 from levers.worlds.scm import World, gap
 
-AT_THE_END, FIRST_LOOK, EVERY_LOOK, LOOKS_AND_END, PARENTS = (
+AT_THE_END, FIRST_LOOK, EVERY_LOOK, LOOKS_AND_END, ANY_STOP, PARENTS = (
     "end",
     "first look",
     "every look",
     "looks and end",
+    "any stop",
     "parents",
 )
 """What is held against the truth: the verdict; the certificate of the first look; those of every look before the end,
-for someone who sees data and truth and stops at the look of his choice; the same with the verdict; the parents named.
+for someone who sees data and truth and stops at the look of his choice; the same with the verdict; the verdict of
+someone who sees data and truth, and may stop after every run; the parents named.
 """
 
 
@@ -82,6 +84,8 @@ class Scenario:
             case "every look" | "looks and end":
                 at_end = self.counted == LOOKS_AND_END
                 return any(_loses_more(world, verdict) for verdict in _looks(solver, world, seed, at_end))
+            case "any stop":
+                return any(_loses_more(world, verdict) for verdict in _stops(solver, world, seed))
             case "parents":
                 return _names_more(world, run_on_world(solver, world, seed))
         return _loses_more(world, run_on_world(solver, world, seed))
@@ -106,6 +110,17 @@ def _looks(solver: Any, world: World, seed: int, at_end: bool = False) -> Iterat
         if verdict is not None and (at_end or not state.finished or not n_blocks):
             n_blocks = len(state.blocks)
             yield verdict
+
+
+def _stops(solver: Any, world: World, seed: int) -> Iterator[Verdict]:
+    """What is certified if the study is stopped, after every run."""
+    rng, state = np.random.default_rng(seed), solver.start()
+    while isinstance(step := solver.ask(state, rng), Batch):
+        y = world.sample(step.codes, rng).outcomes
+        for n_told in range(1, step.n_runs):
+            yield solver.verdict(solver.finish(state, step.codes[:n_told], y[:n_told]))
+        state = solver.tell(state, step, y)
+        yield solver.verdict(solver.finish(state, step.codes[:0], y[:0]))
 
 
 def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, stretch: float = 1.0) -> Worlds:

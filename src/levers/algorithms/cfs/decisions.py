@@ -25,6 +25,11 @@ EQUAL_GAPS_OF_FOUR = Remark(
     "equal gaps", "for factors of four levels or more, equal gaps are taken as the worst case (checked numerically)"
 )
 """The same since three levels are proven (docs/theory/slippage.md)."""
+NOTHING_CERTIFIED = Remark(
+    "nothing certified",
+    "too few runs to certify anything: the setting is the best guess of a shrunken fit, and may be far from the best",
+)
+"""Said in place of a certificate where the runs do not determine every difference between levels."""
 Losses = tuple[tuple[float | None, ...], ...]
 Intervals = tuple[tuple[tuple[float, float] | None, ...], ...]
 

@@ -9,14 +9,16 @@ docs/theory/pooled.md.
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from hashlib import sha256
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import (
     CHUNK,
+    LENGTH_CHOSEN,
+    PAST,
+    STOPPED_EARLY,
     Algorithm,
     Batch,
     BlockRecord,
@@ -31,6 +33,7 @@ from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.pooled_blocks import allocated_block, tied_block
 from levers.algorithms.cfs.pooled_state import PooledState
 from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY
+from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import certified_levels, check_failure_prob, stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
 from levers.core.designs.build import extending_design, largest_design
@@ -67,11 +70,6 @@ CHOSEN_ROWS = Remark(
     "chosen rows", "later runs were chosen by earlier outcomes, which the certificate leaves out (checked numerically)"
 )
 """What a certificate rests on when runs served the recommendation, and not the certificate."""
-NOTHING_CERTIFIED = Remark(
-    "nothing certified",
-    "too few runs to certify anything: the setting is the best guess of a shrunken fit, and may be far from the best",
-)
-"""Said in place of a certificate where the runs do not determine every difference between levels."""
 NO_NOISE_SEEN = Remark(
     "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
 )
@@ -94,6 +92,7 @@ class Pooled(Algorithm):
     absorbs_runs: ClassVar[bool] = True
     certifies_early: ClassVar[bool] = True
     compares_within_blocks: ClassVar[bool] = True
+    finishes_early: ClassVar[bool] = True
 
     max_parents: int | None = None
     budget: int | None = None
@@ -178,11 +177,11 @@ class Pooled(Algorithm):
 
     def confidence(self, state: PooledState) -> Confidence:
         """What the radii are made of at this point of the study."""
-        assert state.noise_bound is not None  # known from the start, or bounded after the first block
+        noise_bound = math.inf if state.noise_bound is None else state.noise_bound  # too few residuals to bound it
         assert state.rho is not None  # set by the first block
         every_pair = self.max_parents is not None and self.max_parents < self.space.n_factors
         error = decisions.pair_error(self.shares.screening or self.failure_prob, self.n_levels, every_pair)
-        return Confidence(state.noise_bound, error, state.rho, 0.0, 0.0)
+        return Confidence(noise_bound, error, state.rho, 0.0, 0.0)
 
     # Asking and telling
 
@@ -202,7 +201,7 @@ class Pooled(Algorithm):
         """The design of the current block, from its seed: always the same one."""
         if self.aim == BEST and state.rho is not None:
             assert self.budget is not None  # what makes this the aim
-            left = self.budget - (state.n_runs - state.n_past)
+            left = max(self.budget - (state.n_runs - state.n_past), state.target)
             return allocated_block(self.choices, state, self.problem.noise_sd, left, seed)
         if self.choices.is_tied:
             return tied_block(self.choices, state, seed)
@@ -263,7 +262,7 @@ class Pooled(Algorithm):
         if design is not None and np.array_equal(self._rows(state, design, design.n_runs), batch.codes):
             kind, digest = design.kind, design.digest
         else:
-            kind, digest = "as stored", _digest(batch.codes)
+            kind, digest = "as stored", rows_digest(batch.codes)
         block = state.block.add(self.choices.rows(batch.codes), y)
         state = replace(state, block=block, steps=state.steps.add(y))
         return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus or 0, kind, 0.0, digest))
@@ -284,9 +283,118 @@ class Pooled(Algorithm):
         y = self.accept(Batch(rows, stage), outcomes)
         block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
         steps = state.steps.add(y)
-        record = BlockRecord(stage, len(y), 0, "as run", 0.0, _digest(rows))
-        state = replace(state, pooled=state.pooled.add(block, steps), steps=steps, blocks=(*state.blocks, record))
-        return state if state.rho is None else self._decide(replace(state, finished=False, certified=None))
+        record = BlockRecord(stage, len(y), 0, "as run", 0.0, rows_digest(rows))
+        state = replace(
+            state,
+            pooled=state.pooled.add(block, steps),
+            steps=steps,
+            blocks=(*state.blocks, record),
+            charged=state.charged or state.stopped,
+        )
+        if state.rho is None and stage == PAST:  # what is tuned to the first block waits for it
+            return state
+        return self._decide(self._reopened(self._tuned(state)))
+
+    def finish(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> PooledState:
+        """The end, whenever one likes: the told runs of the block under way are added, and nothing more is planned.
+
+        When to stop may depend on all that was seen, so what is certified is charged for that   (theory/pooled.md,
+        section 5). Where the runs do not determine every difference, the leaders are those of the shrunken fit.
+
+        >>> from levers import Problem, Space
+        >>> pooled = Pooled(Problem(Space.sized([2, 2]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0))
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0]])
+        >>> state = pooled.finish(pooled.start(), rows, [0.0, 1.0, 5.0])
+        >>> verdict = pooled.ask(state, np.random.default_rng(0))
+        >>> verdict.assignment.codes, verdict.provisos[-1].kind
+        ((1, 1), 'stopped early')
+        """
+        if state.finished:
+            return state
+        rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
+        state = self._with_part(state, rows, self.accept(Batch(rows, BLOCK), outcomes))
+        state = replace(state, stopped=True, charged=True)
+        if state.n_runs == 0:
+            return replace(state, finished=True)
+        state, evidence, _ = self._assessed(self._tuned(state))
+        ended = self._ended(state, evidence)
+        if ended.certified is None:
+            ended = replace(ended, leaders=leaders_of(self.choices, self.posterior(ended)))
+        return ended
+
+    def extend(self, state: PooledState, n_runs: int | None) -> PooledState:
+        """Go on after the end: with a block of so many runs, after which it ends again; None goes on by the rules.
+
+        Levels in play are varied, all of them where none is left in play. That the study went on may depend on what
+        was seen, so from here on it is charged for looks.
+
+        >>> from levers import Problem, Space
+        >>> pooled = Pooled(Problem(Space.sized([2, 2]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0))
+        >>> ended = pooled.finish(pooled.start(), np.array([[0, 0], [0, 1], [1, 0]]), [0.0, 1.0, 5.0])
+        >>> pooled.ask(pooled.extend(ended, 6), np.random.default_rng(0)).n_runs
+        6
+        """
+        if not state.finished:
+            raise StateMismatchError("the study has not ended; only one that has can be extended")
+        state = replace(state, charged=True)
+        if not state.open_factors:
+            state = self._all_in_play(state)
+        if n_runs is None:
+            return self._planned_on(state)
+        check_count("n_runs", n_runs)
+        if n_runs * self.space.n_factors > self.most_cells:
+            raise InvalidSettingError(f"{n_runs:,} runs are more than a design can hold; take fewer", field="n_runs")
+        return replace(self._reopened(state), target=n_runs, last=True)
+
+    def resume(self, state: PooledState) -> PooledState:
+        """Decide anew on all runs, as after a block: for what is asked for now, and charged for looks.
+
+        What was dropped comes back first, because another noise or goal may have dropped it.
+        """
+        if state.n_runs == 0:
+            return state
+        noise_sd = self.problem.noise_sd
+        state = self._all_in_play(replace(state, noise_bound=noise_sd, noise_sd=noise_sd, charged=True))
+        return self._decide(self._reopened(self._tuned(state)))
+
+    def _planned_on(self, state: PooledState) -> PooledState:
+        """The next block by the rules of a study that has ended; where they ask for none, one of the usual length."""
+        again = self._decide(self._reopened(state)) if state.n_runs else self._reopened(state)
+        if not again.finished:
+            return again
+        following = max(math.ceil(self._growth * state.n_runs), self._open_parameters(state), settings.LEAST_BLOCK)
+        return replace(self._reopened(state), target=following, last=True)
+
+    def _reopened(self, state: PooledState) -> PooledState:
+        return replace(state, finished=False, certified=None, stopped=False, last=False)
+
+    def _all_in_play(self, state: PooledState) -> PooledState:
+        return replace(state, active=all_levels(self.n_levels), eliminations=(), parents=(), closed=(), upper_loss=None)
+
+    @property
+    def _growth(self) -> float:
+        """The share of the runs so far that a later block has at least."""
+        return settings.POOLED_GROWTH if self.aim == CERTIFY else settings.BEST_GROWTH
+
+    def _tuned(self, state: PooledState) -> PooledState:
+        """With the radii tuned to the first block as it was planned, where what was run of it may follow outcomes.
+
+        n runs of m levels say n / (2 m) about a pair.
+        """
+        if state.rho is not None:
+            return state
+        return replace(state, rho=settings.RHO_SHARE * self.first_block / (2 * float(np.median(self.choices.sizes))))
+
+    def _with_part(self, state: PooledState, rows: Codes, y: NDArray[np.float64]) -> PooledState:
+        """The state with some runs of the block under way added to all others, and no block under way."""
+        steps = state.steps.add(y)
+        block = state.block.add(self.choices.rows(rows), y)
+        emptied = replace(state, steps=steps, block=Moments.empty(self.choices.sizes), seed=None, digest=None)
+        if block.n_runs == 0:
+            return emptied
+        record = BlockRecord(BLOCK, block.n_runs, 0, "as run", 0.0, rows_digest(rows))
+        pooled = state.pooled.add(block, steps, own_constant=self.aim == CERTIFY)
+        return replace(emptied, pooled=pooled, blocks=(*state.blocks, record))
 
     def _end_block(self, state: PooledState, record: BlockRecord) -> PooledState:
         state = replace(
@@ -322,13 +430,13 @@ class Pooled(Algorithm):
         square = max(fit.residual_square, state.pooled.rounding)
         half = (self.shares.noise or settings.POOLED_NOISE_SHARE * self.failure_prob) / 2
         bound = anytime_noise_bound(square, dof, half)
-        if state.noise_bound is None:
-            bound = min(bound, noise_upper_bound(square, dof, half))
-        else:
+        if state.noise_bound is not None:
             bound = min(bound, state.noise_bound)
+        elif not state.charged:  # at the end of the first block, and not whenever one liked
+            bound = min(bound, noise_upper_bound(square, dof, half))
         margin = max(settings.NOISE_MARGIN, 2 * math.log(1 / self.failure_prob) - 2)
         estimate = math.sqrt(square / dof * math.exp(margin / dof))
-        return replace(state, noise_bound=max(bound, least), noise_sd=max(estimate, least))
+        return replace(state, noise_bound=_finite(max(bound, least)), noise_sd=max(estimate, least))
 
     def standing(self, state: PooledState, evidence: Evidence) -> Standing:
         """What the evidence says at this point, under what the user knows."""
@@ -340,17 +448,15 @@ class Pooled(Algorithm):
         radii = self.confidence(state).radii(evidence.information)
         return assess(evidence.estimates, radii, in_play, parents, closed, self.known)
 
-    def _decide(self, state: PooledState) -> PooledState:
-        """Drop what the evidence rules out, then stop or plan the next block."""
+    def _assessed(self, state: PooledState) -> tuple[PooledState, Evidence, Standing | None]:
+        """The state with the noise, the leaders and what is in play by all runs; None while nothing tells the noise."""
         state = self._with_noise(state)
         evidence = self.evidence(state)
-        now = self.standing(state, evidence) if state.noise_bound is not None else None
-        if self.aim == BEST:
-            return self._decide_for_best(state, evidence, now)
-        if now is None:
-            return self._decide_without_noise(state)
+        now = self.standing(state, evidence) if state.noise_sd is not None else None
+        if self.aim == BEST or now is None:
+            return self._with_posterior(state, now), evidence, now
         if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
-            return self._ended(replace(state, leaders=tuple(now.leaders.tolist())), evidence)
+            return replace(state, leaders=tuple(now.leaders.tolist())), evidence, now
         active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
         dropped = tuple(
             Elimination(k, level, state.n_runs, float(evidence.estimates[k, now.leaders[k], level]))
@@ -367,6 +473,30 @@ class Pooled(Algorithm):
             upper_loss=_finite(now.upper_loss),
             eliminations=state.eliminations + dropped,
         )
+        return state, evidence, now
+
+    def _with_posterior(self, state: PooledState, now: Standing | None) -> PooledState:
+        """The leaders by the posterior. Nothing is dropped for good, any level may come back: what is in play matters
+        for the certificate alone."""
+        leaders = leaders_of(self.choices, self.posterior(state))
+        if now is None:
+            return replace(state, leaders=leaders)
+        in_play = tuple(
+            tuple(level for level, stays in enumerate(row) if stays or level == leader)
+            for row, leader in zip(now.active.tolist(), leaders, strict=True)
+        )
+        upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
+        return replace(state, leaders=leaders, active=in_play, upper_loss=upper)
+
+    def _decide(self, state: PooledState) -> PooledState:
+        """Drop what the evidence rules out, then stop or plan the next block."""
+        state, evidence, now = self._assessed(state)
+        if self.aim == BEST:
+            return self._decide_for_best(state, evidence)
+        if now is None:
+            return self._decide_without_noise(state)
+        if state.last or not self.shares.screening:
+            return self._ended(state, evidence)
         if self.budget is not None:
             left = self.budget - (state.n_runs - state.n_past)
             if left <= 0 or now.upper_loss <= 0:
@@ -386,34 +516,21 @@ class Pooled(Algorithm):
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
         return replace(state, target=min(max(target, settings.LEAST_BLOCK), most))
 
-    def _decide_for_best(self, state: PooledState, evidence: Evidence, now: Standing | None) -> PooledState:
-        """Recommend by the posterior, and go on while the budget lasts.
-
-        Nothing is dropped for good, any level may come back: what is in play matters for the certificate alone.
-        """
+    def _decide_for_best(self, state: PooledState, evidence: Evidence) -> PooledState:
+        """Go on while the budget lasts."""
         assert self.budget is not None  # what makes this the aim
-        leaders = leaders_of(self.choices, self.posterior(state))
-        state = replace(state, leaders=leaders)
-        if now is not None:
-            in_play = tuple(
-                tuple(level for level, stays in enumerate(row) if stays or level == leader)
-                for row, leader in zip(now.active.tolist(), leaders, strict=True)
-            )
-            upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
-            state = replace(state, active=in_play, upper_loss=upper)
         left = self.budget - (state.n_runs - state.n_past)
-        if left <= 0:
+        if left <= 0 or state.last:
             return self._ended(state, evidence)
         following = max(math.ceil(settings.BEST_GROWTH * state.n_runs), settings.LEAST_BLOCK)
         return replace(state, target=left if left < 1.5 * following else following)
 
     def _decide_without_noise(self, state: PooledState) -> PooledState:
         """While nothing tells the noise: go on for as long as the usual noise would take, then certify nothing."""
-        state = replace(state, leaders=leaders_of(self.choices, self.posterior(state)))
         own = state.n_runs - state.n_past
         most = self.budget if self.budget is not None else self._runs_at_once(settings.USUAL_NOISE * self.tolerance)
         left = math.ceil(most) - own
-        if left <= 0:
+        if left <= 0 or state.last:
             return replace(state, finished=True, certified=None)
         following = max(math.ceil(settings.POOLED_GROWTH * own), settings.LEAST_BLOCK)
         return replace(state, target=min(following, left))
@@ -425,8 +542,12 @@ class Pooled(Algorithm):
     def _open_parameters(self, state: PooledState) -> int:
         return math.ceil(settings.POOLED_NEXT * self.choices.n_open_parameters(state.open_factors, state.active))
 
+    def risk(self, state: PooledState) -> float:
+        """The share of the failure probability that a certificate has: less where outcomes may have chosen its time."""
+        return self.shares.selection / (settings.EVERY_LOOK if state.charged else 1.0)
+
     def _ended(self, state: PooledState, evidence: Evidence) -> PooledState:
-        return replace(state, finished=True, certified=self._certified(state, evidence, self.shares.selection))
+        return replace(state, finished=True, certified=self._certified(state, evidence, self.risk(state)))
 
     def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0) -> list[tuple[int, float]]:
         """What may still be lost: for each factor its levels in play, and the standard error of their pooled means.
@@ -474,7 +595,7 @@ class Pooled(Algorithm):
         following = max(settings.POOLED_GROWTH * state.n_runs, float(self._open_parameters(state)))
         if not all(math.isfinite(error) for _, error in stakes) or rough > 2 * following:
             return max(rough, 2 * following)
-        risk = self.shares.selection
+        risk = self.risk(state)
         if stakes_bound(stakes, self.tolerance) <= risk:
             return 0.0
         return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), risk)
@@ -510,9 +631,7 @@ class Pooled(Algorithm):
         """The same roughly: runs of an ideal design by the usual scale, less what the stakes are worth on average."""
         assert state.noise_sd is not None  # see stakes
         levels = tuple(sorted(m for m, _ in stakes))
-        needed = (
-            decisions.cheap_scale(levels, self.shares.selection, "slippage") * state.noise_sd / self.tolerance
-        ) ** 2
+        needed = (decisions.cheap_scale(levels, self.risk(state), "slippage") * state.noise_sd / self.tolerance) ** 2
         worth = sum(m * (state.noise_sd / error) ** 2 for m, error in stakes) / len(stakes)
         return needed - worth
 
@@ -535,8 +654,9 @@ class Pooled(Algorithm):
         if state.finished:
             return self.verdict(state)
         evidence = self.evidence(state)
-        every_look = self.shares.selection / settings.EVERY_LOOK
-        return self.verdict(replace(state, certified=self._certified(state, evidence, every_look)))
+        return self.verdict(
+            replace(state, certified=self._certified(state, evidence, self.risk(replace(state, charged=True))))
+        )
 
     def interim_inside(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
         """The same inside a long block, at looks planned in advance; nothing is dropped there.
@@ -548,11 +668,7 @@ class Pooled(Algorithm):
         n_runs = self._look_inside(state, len(y))
         if n_runs == 0 or state.finished:
             return None
-        steps = state.steps.add(y[:n_runs])
-        block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows[:n_runs]), y[:n_runs])
-        pooled = state.pooled.add(block, steps, own_constant=self.aim == CERTIFY)
-        record = BlockRecord(BLOCK, n_runs, 0, "as run", 0.0, _digest(rows[:n_runs]))
-        state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record))
+        state = self._with_part(state, rows[:n_runs], y[:n_runs])
         evidence = self.evidence(state)
         if state.rho is None:
             state = replace(state, rho=_first_rho(evidence))
@@ -601,6 +717,10 @@ class Pooled(Algorithm):
         )
         if self.aim == BEST and state.certified is not None and len(state.blocks) > 1:
             provisos.append(CHOSEN_ROWS)
+        if state.stopped:
+            provisos.append(STOPPED_EARLY)
+        elif state.charged and state.certified is not None:
+            provisos.append(LENGTH_CHOSEN)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
@@ -624,7 +744,7 @@ class Pooled(Algorithm):
 
     def _why_nothing(self, state: PooledState) -> Remark:
         unseen = self.problem.noise_sd is None and state.pooled.steps.resolution is None
-        return NO_NOISE_SEEN if unseen else NOTHING_CERTIFIED
+        return NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED
 
     def outlook(self, state: PooledState, n_asked: int) -> Outlook:
         """Runs still to come after the current block: if estimates are about right, and if nothing more is dropped."""
@@ -650,9 +770,7 @@ class Pooled(Algorithm):
         for batch in forecasts(evidence, growths, self.confidence(state), now, self.known):
             for growth, then in zip(growths[: len(batch)], batch, strict=True):
                 needed = (
-                    decisions.cheap_scale(then.at_stake, self.shares.selection, "slippage")
-                    * state.noise_sd
-                    / self.tolerance
+                    decisions.cheap_scale(then.at_stake, self.risk(state), "slippage") * state.noise_sd / self.tolerance
                 )
                 if then.upper_loss <= self.tolerance or needed**2 <= growth * state.n_runs:
                     return Outlook(min(max(math.ceil(state.n_runs * (growth - 1)) - state.target, 0), worst), worst)
@@ -684,7 +802,3 @@ def _estimated(noise_sd: float | None) -> str:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def _digest(rows: Codes) -> str:
-    return sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]

@@ -19,7 +19,9 @@ class PooledState:
     """Where a pooled study stands. `target` is the size of the block under way, `block` its runs so far.
 
     `noise_bound` holds at any time, and levels are dropped by it; `noise_sd` is what lengths and certificates take the
-    noise for. With a known noise both are that.
+    noise for. With a known noise both are that. `stopped` says that somebody ended the study before its rules did, and
+    `last` that it ends after the block under way. It is `charged` for looks from when what was seen may have decided
+    how long it goes on, or what is asked for.
     """
 
     target: int
@@ -41,6 +43,9 @@ class PooledState:
     certified: float | None = None
     finished: bool = False
     rules: int = POOLED_RULES
+    stopped: bool = False
+    last: bool = False
+    charged: bool = False
 
     @property
     def n_runs(self) -> int:

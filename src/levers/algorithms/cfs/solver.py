@@ -42,6 +42,7 @@ class Cfs(Algorithm):
     absorbs_runs: ClassVar[bool] = True
     certifies_early: ClassVar[bool] = True
     compares_within_blocks: ClassVar[bool] = True
+    finishes_early: ClassVar[bool] = True
 
     certificate: str = CERTIFICATES[0]
     noise: str = NOISES[0]
@@ -151,6 +152,18 @@ class Cfs(Algorithm):
     def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str) -> Any:
         """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again."""
         return self._rules(state).absorb(state, codes, outcomes, stage)
+
+    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+        """The end, with what is certified now: these runs of the block under way were told."""
+        return self._rules(state).finish(state, codes, outcomes)
+
+    def extend(self, state: Any, n_runs: int | None) -> Any:
+        """Go on after the end: with a block of so many runs, after which it ends again; None goes on by the rules."""
+        return self._rules(state).extend(state, n_runs)
+
+    def resume(self, state: Any) -> Any:
+        """Decide anew on all runs, for what is asked for now."""
+        return self._rules(state).resume(state)
 
     def interim(self, state: Any) -> Verdict | None:
         """What could be certified if the study ended now; None before a block."""

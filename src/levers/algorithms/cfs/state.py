@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,11 @@ from levers.errors import OutcomeMismatchError
 @serialisable("CfsState")
 @dataclass(frozen=True, eq=False)
 class CfsState:
-    """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection."""
+    """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection.
+
+    `stopped` says that somebody ended the study before its rules did, `last` that it ends after the block under way,
+    and `kept` are the levels that a selection chose before the study went on, with the tolerance that it certified.
+    """
 
     stage: str
     target: float
@@ -47,6 +53,9 @@ class CfsState:
     selected: bool = False
     look: Look | None = None
     rules: int = 1
+    stopped: bool = False
+    last: bool = False
+    kept: tuple[tuple[int, ...], float] | None = None
 
     @property
     def looked(self) -> bool:
@@ -135,3 +144,8 @@ def _placed(
         codes[:, open_factors] = levels
     codes.flags.writeable = False
     return codes
+
+
+def rows_digest(rows: NDArray[np.integer[Any]]) -> str:
+    """A short text that tells rows apart."""
+    return sha256(np.ascontiguousarray(rows, dtype="<i2").tobytes()).hexdigest()[:16]

@@ -9,22 +9,34 @@ argument is in docs/theory.
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Verdict, add_runs
+from levers.algorithms.base import (
+    CHUNK,
+    PAST,
+    STOPPED_EARLY,
+    Algorithm,
+    Batch,
+    BlockRecord,
+    Outlook,
+    Progress,
+    Verdict,
+    add_runs,
+)
 from levers.algorithms.cfs import decisions, settings
+from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.decisions import Prospect, Shares
 from levers.algorithms.cfs.settings import LOOK, NOISES, RULES, SCREENING, SELECTION
-from levers.algorithms.cfs.state import CfsState
+from levers.algorithms.cfs.state import CfsState, rows_digest
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, check_failure_prob, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.designs.design import BlockEstimate, Design, estimate_block, independent_effects
 from levers.core.designs.search import Effort
+from levers.core.model.choices import Choices
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import (
     Confidence,
@@ -38,7 +50,9 @@ from levers.core.model.evidence import (
 )
 from levers.core.model.fit import Fit
 from levers.core.model.level_index import all_levels
-from levers.core.model.moments import LevelSums, Moments
+from levers.core.model.moments import LevelSums, Moments, pair_counts
+from levers.core.model.pooled import PooledSums
+from levers.core.model.posterior import posterior
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
@@ -64,6 +78,7 @@ class TwoStage(Algorithm):
     absorbs_runs: ClassVar[bool] = True
     certifies_early: ClassVar[bool] = True
     compares_within_blocks: ClassVar[bool] = True
+    finishes_early: ClassVar[bool] = True
 
     certificate: str = CERTIFICATES[0]
     noise: str = NOISES[0]
@@ -334,7 +349,8 @@ class TwoStage(Algorithm):
         estimate = estimate_block(design, state.block_sums(design))
         if state.stage == LOOK and not self._carries_look(state, design):
             state = replace(state, stage=SCREENING)  # rows of some other origin are evidence, but no look
-        block = BlockRecord(state.stage, design.n_runs, seed, design.kind, design.inflation, design.digest)
+        inflation = design.inflation if math.isfinite(design.inflation) else 0.0  # a short block, when it goes on
+        block = BlockRecord(state.stage, design.n_runs, seed, design.kind, inflation, design.digest)
         evidence = state.evidence.add(*state.pairs(estimate))
         state = replace(
             state,
@@ -380,12 +396,14 @@ class TwoStage(Algorithm):
         # a stream of its own, fixed by the block's seed, so that the verdict can be recomputed
         return independent_effects(design, estimate.effects, noise_sd, np.random.default_rng([seed, 1]), single)
 
-    def _bound_noise(self, state: CfsState) -> CfsState:
+    def _bound_noise(self, state: CfsState, at_any_time: bool = False) -> CfsState:
         """When the noise is not known: an upper bound from the first block, and one that holds at any time."""
         if self.problem.noise_sd is not None:
             return state
         half, square, dof = self.shares().noise / 2, state.residual_square, state.residual_dof
-        first = state.noise_sd is None
+        first = state.noise_sd is None and not at_any_time
+        if dof < 1 or (at_any_time and not math.isfinite(anytime_noise_bound(square, dof, half))):
+            return state  # nothing tells the noise yet
         bound = noise_upper_bound(square, dof, half) if first else anytime_noise_bound(square, dof, half)
         return replace(state, noise_sd=bound if state.noise_sd is None else min(bound, state.noise_sd))
 
@@ -441,17 +459,18 @@ class TwoStage(Algorithm):
             ),
             parents=tuple(np.flatnonzero(now.parents).tolist()),
             closed=tuple(np.flatnonzero(~now.open).tolist()),
-            upper_loss=now.upper_loss,
+            upper_loss=now.upper_loss if math.isfinite(now.upper_loss) else None,
             eliminations=state.eliminations + dropped,
         )
         return screened, now
 
     def decide(self, state: CfsState, now: Standing) -> CfsState:
         """Stop, have the look, go on screening, or select; `now` is the state's standing."""
-        assert state.upper_loss is not None  # screening has just set it
         assert state.noise_sd is not None  # see confidence
+        if state.last:
+            return self._ended(state)
         enough = 0.0 if self.budget is not None else (1 - state.reach) * self.tolerance
-        if state.upper_loss <= enough:
+        if now.upper_loss <= enough:
             return replace(state, finished=True, certified=self.screened(state))
         sizes = state.open_sizes
         if self.looks_in(state) and not state.looked and state.noise_sd > 0:
@@ -462,7 +481,7 @@ class TwoStage(Algorithm):
         following = decisions.next_block(sizes, state.n_runs)
         left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
         if left is not None and left < sum(m - 1 for m in sizes) + 2:
-            return replace(state, finished=True, certified=state.upper_loss)
+            return self._ended(state)
         prospect = self.prospect(state, now, following, left)
         if prospect.selection_pays(self.most_screening(state.noise_sd)):
             if left is not None:
@@ -507,24 +526,141 @@ class TwoStage(Algorithm):
         """
         rows = np.asarray(codes, dtype=np.int16)
         y = self.accept(Batch(rows, stage), outcomes)
-        fit = Fit(Moments.empty(self.n_levels).add(rows, y))
+        state, first = self._with_runs(state, Moments.empty(self.n_levels).add(rows, y), stage, rows), state.rho is None
+        selected = state.finished and state.stage == SELECTION
+        if selected or (first and stage == PAST):  # what is tuned to the first block waits for it
+            return state
+        return self._go_on(self._tuned(self._bound_noise(state) if first else state))
+
+    def _go_on(self, state: CfsState) -> CfsState:
+        """Screen and decide on the evidence there is; while nothing tells the noise, one more block."""
+        state = replace(state, stage=SCREENING, finished=False, certified=None, stopped=False, last=False)
+        if state.noise_sd is None:
+            return replace(state, target=float(decisions.next_block(state.open_sizes, state.n_runs)))
+        return self.decide(*self.screen(state))
+
+    def _with_runs(self, state: CfsState, runs: Moments, stage: str, rows: Codes) -> CfsState:
+        """The state with runs added as evidence, as far as their rows determine a contrast.
+
+        Only runs of a first block say something about the size of the noise.
+        """
+        fit = Fit(runs)
         differences = np.zeros_like(state.evidence.weighted)
         variances = np.full_like(differences, np.inf)
         for k, m in enumerate(self.n_levels):
             effects = np.nan_to_num(fit.level_effects(k))
             differences[k, :m, :m] = effects[:, None] - effects[None, :]
             variances[k, :m, :m] = fit.variances(k)
-        digest = sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()[:16]
-        state = replace(
+        if state.noise_sd is None and stage != PAST and fit.residual_dof > 0:
+            square, dof = state.residual_square + fit.residual_square, state.residual_dof + fit.residual_dof
+            state = replace(state, residual_square=square, residual_dof=dof)
+        return replace(
             state,
             evidence=state.evidence.add(differences, variances),
-            n_runs=state.n_runs + len(y),
-            blocks=(*state.blocks, BlockRecord(stage, len(y), 0, "as run", 0.0, digest)),
+            n_runs=state.n_runs + runs.n_runs,
+            blocks=(*state.blocks, BlockRecord(stage, runs.n_runs, 0, "as run", 0.0, rows_digest(rows))),
         )
-        selected = state.finished and state.stage == SELECTION
-        if state.rho is None or selected:
+
+    def _tuned(self, state: CfsState) -> CfsState:
+        """With the radii tuned to the first block as it was planned, where what was run of it may follow outcomes."""
+        planned = float(self.first_screening() or self.budget or 0) / (2 * float(np.median(self.n_levels)))
+        return state if state.rho is not None else replace(state, rho=settings.RHO_SHARE * planned)
+
+    # Stopping, and going on after the end
+
+    def finish(self, state: CfsState, codes: Codes, outcomes: ArrayLike) -> CfsState:
+        """The end, whenever one likes: the told runs of the block under way join the evidence, which holds at any time.
+
+        Nothing is selected: a selection is planned in advance.
+
+        >>> from levers import Problem, Space
+        >>> cfs = TwoStage(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
+        >>> state = cfs.finish(cfs.start(), np.array([[0, 0], [0, 1], [1, 0]]), [0.0, 1.0, 5.0])
+        >>> cfs.ask(state, np.random.default_rng(0)).assignment.codes
+        (1, 1)
+        """
+        if state.finished:
             return state
-        return self.decide(*self.screen(replace(state, stage=SCREENING, finished=False, certified=None)))
+        rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
+        runs = self._told_so_far(state).add(rows, self.accept(Batch(rows, state.stage), outcomes))
+        first, before = state.rho is None, state.sums.n_runs
+        stage = SCREENING if state.stage == LOOK else state.stage  # what was run of a look is evidence, but no look
+        state = replace(
+            state,
+            sums=LevelSums.empty(self.n_levels),
+            seed=None,
+            digest=None,
+            n_runs=state.n_runs - before,
+            stopped=True,
+        )
+        if runs.n_runs:
+            state = self._with_runs(state, runs, stage, rows)
+        state = self._tuned(self._bound_noise(state, at_any_time=True))
+        if state.noise_sd is not None:
+            state, _ = self.screen(state)
+        state = self._ended(state)
+        if state.certified is None and first:
+            pooled = PooledSums.empty(self.n_levels)
+            found = posterior(pooled.add(runs) if runs.n_runs else pooled, self.problem.noise_sd)
+            state = replace(state, leaders=leaders_of(Choices(self.n_levels), found))
+        return state
+
+    def _told_so_far(self, state: CfsState) -> Moments:
+        """What was told of the block under way, with the rows that its design has for it."""
+        sums, none = state.sums, Moments.empty(self.n_levels)
+        if not sums.n_runs:
+            return none
+        assert state.seed is not None  # known from the block's first runs on
+        begun = replace(state, sums=LevelSums.empty(self.n_levels))
+        counts = pair_counts(begun.rows(self.design(state, state.seed), sums.n_runs), self.n_levels)
+        return Moments(self.n_levels, sums.n_runs, sums.mean, sums.square, sums.sums, counts)
+
+    def _ended(self, state: CfsState) -> CfsState:
+        """The end with what the evidence certifies, or with what a selection did that was made before it went on.
+
+        Both have shares of the failure probability of their own, so the better one may be taken.
+        """
+        certified = None if state.upper_loss is None else self.screened(state)
+        if state.kept is not None and (certified is None or state.kept[1] <= certified):
+            leaders, certified = state.kept
+            return replace(state, finished=True, certified=certified, leaders=leaders, selected=True)
+        return replace(state, finished=True, certified=certified, selected=False)
+
+    def extend(self, state: CfsState, n_runs: int | None) -> CfsState:
+        """Go on after the end: with a block of so many runs, after which it ends again; None goes on by the rules.
+
+        A selection is made once. After it, more runs are evidence, and the better of both is certified.
+        """
+        if not state.finished:
+            raise StateMismatchError("the study has not ended; only one that has can be extended")
+        if state.selected:
+            assert state.certified is not None  # what a selection ends with
+            state = replace(state, kept=(state.leaders, state.certified))
+        if not state.open_factors:
+            state = replace(state, active=all_levels(self.n_levels), eliminations=(), closed=(), parents=())
+        if n_runs is None and state.kept is None and state.rho is not None:
+            again = self._go_on(state)
+            if not again.finished:
+                return again
+        if n_runs is None:
+            n_runs = decisions.next_block(state.open_sizes, state.n_runs)
+        check_count("n_runs", n_runs)
+        if n_runs * self.space.n_factors > self.most_cells:
+            raise InvalidSettingError(f"{n_runs:,} runs are more than a design can hold; take fewer", field="n_runs")
+        begun = replace(state, stage=SCREENING, target=float(n_runs), last=True, stopped=False, selected=False)
+        return replace(begun, finished=False, certified=None)
+
+    def resume(self, state: CfsState) -> CfsState:
+        """Decide anew on all runs, as after a screening block, for what is asked for now."""
+        if state.n_runs == 0:
+            return state
+        state = replace(
+            state, active=all_levels(self.n_levels), eliminations=(), closed=(), parents=(), selected=False, kept=None
+        )
+        noise_sd = self.problem.noise_sd
+        if noise_sd is not None:
+            state = replace(state, noise_sd=noise_sd)
+        return self._go_on(self._tuned(self._bound_noise(state, at_any_time=True)))
 
     # What a state says
 
@@ -536,14 +672,15 @@ class TwoStage(Algorithm):
 
     def verdict(self, state: CfsState) -> Verdict:
         """The verdict of a finished study."""
-        assert state.certified is not None  # set by whatever finished the study
-        assert state.noise_sd is not None  # see confidence
+        noise_sd = math.inf if state.noise_sd is None else state.noise_sd
         bounded = state.selected or state.looked  # by more than what holds at any time
         effect = self.min_effect if state.looked or self.shares(state).dismissal else None  # if it was relied on
         error = self.failure_prob - self.shares(state).noise
         estimates, intervals = decisions.loss_intervals(
-            state.evidence, state.leaders, self.n_levels, state.noise_sd, error, state.rho
+            state.evidence, state.leaders, self.n_levels, noise_sd, error, state.rho
         )
+        if not math.isfinite(noise_sd):
+            intervals = tuple((None,) * m for m in self.n_levels)
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
         # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
         says_something = self.max_parents is not None and self.max_parents < self.space.n_factors
@@ -552,6 +689,11 @@ class TwoStage(Algorithm):
         for block in state.blocks:
             stages = add_runs(stages, block.stage, block.n_runs)
         known = self.problem.noise_sd is not None
+        provisos = [decisions.EQUAL_GAPS] if bounded and self.bound == "slippage" else []
+        if state.certified is None:
+            provisos = [decisions.NOTHING_CERTIFIED]
+        if state.stopped:
+            provisos.append(STOPPED_EARLY)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
@@ -559,14 +701,14 @@ class TwoStage(Algorithm):
             tolerance=state.certified,
             failure_prob=self.failure_prob,
             guarantee=decisions.selection_guarantee(bounded, self.bound, known, self.max_parents, effect),
-            provisos=(decisions.EQUAL_GAPS,) if bounded and self.bound == "slippage" else (),
+            provisos=tuple(provisos),
             parents=tuple(self.space.names[k] for k in sorted(sure | named)),
             effects=estimates,
             eliminations=state.eliminations,
             runs_by_stage=stages,
             intervals=intervals,
             certificate=self.bound if bounded else "anytime",
-            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
+            noise=f"known, sd {noise_sd:g}" if known else f"estimated, sd at most {noise_sd:.4g}",
             problem=self.problem,
             options=tuple(
                 (f.name, getattr(self, f.name))

@@ -14,9 +14,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import CHUNK, Algorithm, Batch, BlockRecord, Outlook, Progress, Remark, Verdict, add_runs
+from levers.algorithms.base import (
+    CHUNK,
+    LENGTH_CHOSEN,
+    STOPPED_EARLY,
+    Algorithm,
+    Batch,
+    BlockRecord,
+    Outlook,
+    Progress,
+    Remark,
+    Verdict,
+    add_runs,
+)
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, Intervals, Losses
+from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, NOTHING_CERTIFIED, Intervals, Losses
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
 from levers.algorithms.cfs.sparse.certificate import Configuration, runs_to_go
 from levers.algorithms.cfs.sparse.finding import beyond_chance, level_groups, unexplained_variance
@@ -26,17 +38,18 @@ from levers.algorithms.cfs.sparse.state import (
     SparseState,
     block_codes,
     block_rows,
-    digest,
     is_balanced,
     level_counts,
 )
+from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import certified_levels, check_failure_prob, scale_needed, stakes_tolerance
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import anytime_noise_bound, anytime_radius, noise_upper_bound
 from levers.core.model.level_index import Numbers
 from levers.core.model.pooled import OutcomeSteps
+from levers.core.space import Codes
 from levers.core.validation import check_count
-from levers.errors import InvalidSettingError, OutcomeMismatchError
+from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 POOLED = Remark(
     "pooled selection",
@@ -84,6 +97,7 @@ class Sparse(Algorithm):
     name: ClassVar[str] = "cfs"
     certifies_early: ClassVar[bool] = True
     compares_within_blocks: ClassVar[bool] = True
+    finishes_early: ClassVar[bool] = True
 
     max_parents: int
     batch_size: int | None = None
@@ -244,9 +258,50 @@ class Sparse(Algorithm):
             partial=np.zeros(0),
             under_way=None,
             blocks=(*state.blocks, block),
-            digests=(*state.digests, digest(block_rows(block, self.n_levels))),
+            digests=(*state.digests, rows_digest(block_rows(block, self.n_levels))),
         )
         return self._decide(state)
+
+    # Stopping, and going on after the end
+
+    def finish(self, state: SparseState, codes: Codes, outcomes: ArrayLike) -> SparseState:
+        """The end with what the complete blocks certify, whenever one likes.
+
+        The runs of the block under way are left out: the proof that no factor is found by mistake needs whole columns.
+        Before the first block is complete they choose the levels, by their means, and nothing is certified.
+        """
+        if state.finished:
+            return state
+        rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
+        y = self.accept(Batch(rows, SCREENING), outcomes)
+        if not state.blocks:
+            if state.under_way is not None:
+                done = block_codes(state.under_way, self.n_levels, state.leaders, 0, len(state.partial))
+                rows, y = np.concatenate([done, rows]), np.concatenate([state.partial, y])
+            state = replace(state, leaders=_mean_leaders(rows, y, self.n_levels))
+        return replace(state, partial=np.zeros(0), under_way=None, finished=True, stopped=True, charged=True)
+
+    def extend(self, state: SparseState, n_runs: int | None) -> SparseState:
+        """Go on after the end: with a block of about so many runs, after which it ends again; None: by the rules."""
+        if not state.finished:
+            raise StateMismatchError("the study has not ended; only one that has can be extended")
+        state = replace(state, finished=False, stopped=False, last=False, charged=True)
+        if not state.blocks:
+            return state if n_runs is None else replace(state, target=max(self.even(n_runs), self.least_first))
+        if n_runs is None:
+            return self._planned(state, self.fit(state), last=False)
+        check_count("n_runs", n_runs)
+        return replace(state, target=self.even(n_runs, len(state.found) == self.max_parents), last=True)
+
+    def resume(self, state: SparseState) -> SparseState:
+        """Stop or go on by what is asked for now: parents found and levels dropped stay as they are."""
+        if not state.blocks:
+            return state
+        again = replace(state, finished=False, stopped=False, last=False, charged=True)
+        if self.problem.noise_sd is not None:
+            again = replace(again, noise_sd=self.problem.noise_sd)
+        fit = self.fit(again)
+        return self._planned(self._bound_noise(again, fit), fit, last=False)
 
     # Deciding between blocks
 
@@ -256,15 +311,22 @@ class Sparse(Algorithm):
         state, fit, sums = (state, self.fit(state), None) if closed else self._find(state)
         state = replace(state, inflations=(*state.inflations, fit.inflation))
         state = self._bound_noise(state, fit)
-        state = self._lead(self._drop(state, fit), fit, sums)
+        return self._planned(self._lead(self._drop(state, fit), fit, sums), fit, state.last)
+
+    def risk(self, state: SparseState) -> float:
+        """The share of the failure probability that a certificate has: less where outcomes may have chosen its time."""
+        return self.selection_prob / (settings.EVERY_LOOK if state.charged else 1.0)
+
+    def _planned(self, state: SparseState, fit: ParentFit, last: bool) -> SparseState:
+        """Stop, or go on with a block of so many runs."""
         at_stake, spreads = self._at_stake(state, fit)
-        to_go = runs_to_go(at_stake, spreads, self.tolerance, self.selection_prob)
+        to_go = runs_to_go(at_stake, spreads, self.tolerance, self.risk(state))
         length = max(GROWTH * state.n_runs, SHORTEST)
         if length > NEARLY_ALL * to_go:
             length = SPARE_RUNS * to_go + 1
         target = self.even(length, len(state.found) == self.max_parents)
         # noise that turned out larger than any design can answer: the verdict then certifies what was reached
-        finished = to_go == 0.0 or state.n_runs * self.space.n_factors >= self.most_cells
+        finished = last or to_go == 0.0 or state.n_runs * self.space.n_factors >= self.most_cells
         return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=finished)
 
     def fit(self, state: SparseState) -> ParentFit:
@@ -372,9 +434,8 @@ class Sparse(Algorithm):
 
     def verdict(self, state: SparseState) -> Verdict:
         """The verdict on the complete blocks."""
-        assert state.noise_sd is not None  # known, or bounded after the first block
-        certified = stakes_tolerance(state.at_stake, self.selection_prob)
-        effects, intervals = self._losses(state)
+        certified = stakes_tolerance(state.at_stake, self.risk(state)) if state.blocks else None
+        effects, intervals = self._losses(state) if state.blocks else ((), ())
         stages: tuple[tuple[str, int], ...] = ()
         records = []
         for block, text, inflation in zip(state.blocks, state.digests, state.inflations, strict=True):
@@ -386,8 +447,14 @@ class Sparse(Algorithm):
         provisos = [EQUAL_GAPS_OF_FOUR, POOLED]
         if len(state.found) < self.max_parents:
             provisos.append(UNKNOWN)
-        if not state.finished:
+        if certified is None:
+            provisos = [NOTHING_CERTIFIED]
+        if state.stopped:
+            provisos.append(STOPPED_EARLY)
+        elif not state.finished:
             provisos.append(EARLY)
+        elif state.charged:
+            provisos.append(LENGTH_CHOSEN)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
@@ -403,7 +470,7 @@ class Sparse(Algorithm):
             runs_by_stage=stages,
             intervals=intervals,
             certificate="slippage",
-            noise=f"known, sd {state.noise_sd:g}" if known else f"estimated, sd at most {state.noise_sd:.4g}",
+            noise=_noise(state.noise_sd, known),
             problem=self.problem,
             options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
             blocks=tuple(records),
@@ -443,6 +510,21 @@ class Sparse(Algorithm):
     def progress(self, state: SparseState) -> Progress:
         """Leaders, eliminations and the noise."""
         return Progress(state.leaders, state.eliminations, state.noise_sd, state.finished)
+
+
+def _noise(noise_sd: float | None, known: bool) -> str:
+    if noise_sd is None:
+        return "unknown"
+    return f"known, sd {noise_sd:g}" if known else f"estimated, sd at most {noise_sd:.4g}"
+
+
+def _mean_leaders(rows: Codes, y: Numbers, n_levels: tuple[int, ...]) -> tuple[int, ...]:
+    """For each factor the level with the largest mean outcome, among those that were run."""
+    leaders = []
+    for column, m in zip(rows.T, n_levels, strict=True):
+        counts, sums = np.bincount(column, minlength=m), np.bincount(column, y, minlength=m)
+        leaders.append(int(np.argmax(np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf))))
+    return tuple(leaders)
 
 
 def n_subsets(n: int, size: int) -> float:

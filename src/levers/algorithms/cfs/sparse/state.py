@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,11 +111,6 @@ def block_codes(block: SparseBlock, n_levels: tuple[int, ...], leaders: Sequence
     return codes
 
 
-def digest(rows: Rows) -> str:
-    """A short text that tells rows apart."""
-    return sha256(np.ascontiguousarray(rows, dtype="<i2").tobytes()).hexdigest()[:16]
-
-
 @serialisable("SparseState")
 @dataclass(frozen=True, eq=False)
 class SparseState:
@@ -126,7 +120,8 @@ class SparseState:
     are those of complete blocks; `partial` and `under_way` belong to the block under way, of `target` runs. `noise_sd`
     is the noise as given, or the least bound on it so far; `spread` bounds the standard deviation of what the parents
     found leave unexplained, and `rest` that of what was left unexplained in these very runs. `at_stake` has, for each
-    factor that may lose something, how many levels it has in play and the standard error of their means.
+    factor that may lose something, how many levels it has in play and the standard error of their means. `stopped`,
+    `last` and `charged` are as in a pooled study.
     """
 
     target: int
@@ -147,6 +142,9 @@ class SparseState:
     eliminations: tuple[Elimination, ...] = ()
     finished: bool = False
     rules: int = SPARSE_RULES
+    stopped: bool = False
+    last: bool = False
+    charged: bool = False
 
     @property
     def n_runs(self) -> int:
