@@ -249,18 +249,6 @@ class Algorithm(ABC):
         """The state with runs added that were made, but not asked for. See `absorbs_runs`."""
         return state
 
-    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
-        """The end, with what is certified now: these runs of the block under way were told. See `finishes_early`."""
-        raise InvalidSettingError(f"{self.name} cannot stop before its end; cfs can")
-
-    def extend(self, state: Any, n_runs: int | None) -> Any:
-        """After the end: the state with a block of so many runs due; None leaves the length to the algorithm."""
-        raise InvalidSettingError(f"{self.name} cannot go on after its end; cfs can")
-
-    def resume(self, state: Any) -> Any:
-        """The state with its decisions taken anew on all its runs, after what is asked for was restated."""
-        return state
-
     def interim(self, state: Any) -> Verdict | None:
         """The verdict if the study ended now; None when nothing can be said yet. See `certifies_early`."""
         return None

@@ -251,8 +251,7 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         text = "every outcome was the same, so no noise could be seen: make sure that they were measured"
         yield Remark("no noise seen", text)
     for note in state.restatements:
-        text = f"the terms were changed after {several(note.n_runs, 'run', 'runs')} ({note.text})"
-        yield Remark("restated", f"{text}; what is certified allows for that")
+        yield Remark("restated", f"restated after {several(note.n_runs, 'run', 'runs')}: {note.text}")
     if state.exclusions:
         yield _without(state)
     if state.corrections:
