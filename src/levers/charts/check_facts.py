@@ -9,7 +9,7 @@ from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
 from levers.core.model.interactions import PairCheck
-from levers.studies.analysis.diagnostics import ALARM, Additivity, Residuals
+from levers.studies.analysis.diagnostics import Additivity, Residuals
 from levers.studies.analysis.views import FactorEvidence
 
 
@@ -116,15 +116,18 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     if n > MOST_PAIRS:
         caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn"
         caption += f"; the table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else "; the table has all."
-    first = sorted(found.checks, key=lambda check: check not in found.suspects)[:MOST_PAIRS]
-    alarm = -math.log10(ALARM)
-    strong, weak = Look("suspected", "c-now", "bar"), Look("no sign", "c-gone", "hatch")
-    legend = [*([strong] if found.suspects else []), weak, Look(f"alarm: p below {ALARM:g}", "c-ink", "dashed")]
+    if [check for check in found.checks if check.adjusted < found.level and not _is_suspected(found, check)]:
+        caption += " A pair beyond the line that is not suspected is an echo of one that is."
+    first = sorted(found.checks, key=lambda check: not _is_suspected(found, check))[:MOST_PAIRS]
+    alarm = -math.log10(found.level)  # at this look: the levels of all looks together add up to ALARM
+    strong, weak = Look("suspected", "c-now", "bar"), Look("not suspected", "c-gone", "hatch")
+    line = Look(f"alarm: p below {found.level:.2g}", "c-ink", "dashed")
+    legend = [*([strong] if found.suspects else []), weak, line]
     bars = [_pair_bar(found, check) for check in first]
     alt = f"Bars of how suspicious {min(n, MOST_PAIRS)} pairs of factors are. {caption}"
     header = ("factor", "and factor", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
-    data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.5 * alarm, 12.0)
+    data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.2 * alarm, max(12.0, 1.2 * alarm))
     return Facts(view.title, heading, caption, alt, header, rows, data)
 
 
@@ -132,13 +135,18 @@ def _pair_bar(found: Additivity, check: PairCheck) -> Bar:
     names = f"{short(found.names[check.first], 40)} and {short(found.names[check.second], 40)}"
     words = f"{names}: p = {check.adjusted:.2g} adjusted for all pairs"
     value = -math.log10(max(check.adjusted, 1e-300))
-    return Bar(names, value, f"p {check.adjusted:.1g}", words, check in found.suspects)
+    return Bar(names, value, f"p {check.adjusted:.1g}", words, _is_suspected(found, check))
+
+
+def _is_suspected(found: Additivity, check: PairCheck) -> bool:
+    """Whether a pair is among the suspects: of these all but the first were tested with others allowed for."""
+    return (check.first, check.second) in {(pair.first, pair.second) for pair in found.suspects}
 
 
 def _pair_cells(found: Additivity, check: PairCheck) -> Row:
     names = (plain(found.names[check.first]), plain(found.names[check.second]))
     numbers = (number(check.statistic), f"{check.p_value:.3g}", f"{check.adjusted:.3g}")
-    return (*names, str(check.dof), *numbers, "yes" if check in found.suspects else "no")
+    return (*names, str(check.dof), *numbers, "yes" if _is_suspected(found, check) else "no")
 
 
 def _advice(view: StudyView) -> str:
