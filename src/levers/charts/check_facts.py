@@ -9,6 +9,7 @@ from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
 from levers.core.model.interactions import PairCheck
+from levers.studies.analysis.describe import chance, not_shown
 from levers.studies.analysis.diagnostics import Additivity, Residuals
 from levers.studies.analysis.views import FactorEvidence
 
@@ -58,13 +59,18 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     for one in found:
         name, factor, gain, needed = plain(one.factor), short(one.factor), number(one.contrast), number(one.radius)
         pair = ("", "") if one.contrast is None else (plain(one.better), plain(one.worse))
-        rows.append((name, *pair, gain, needed, number(one.ratio), number(one.t), "yes" if one.shown else "no"))
+        p_value = "not known" if one.p_value is None else f"{one.p_value:.3g}"
+        numbers = (gain, needed, number(one.ratio), number(one.t), p_value)
+        rows.append((name, *pair, *numbers, "yes" if one.shown else "no"))
         value = one.ratio if proofs else one.t
         if value is None or one.contrast is None:
             bars.append(Bar(name, None, "not known", f"{factor}: not known", one.shown))
             continue
         words = f"{factor}: {short(one.better)} gains {gain} over {short(one.worse)}"
-        words += "" if one.radius is None else f"; {needed} is needed, so it is {'' if one.shown else 'not '}shown"
+        if one.radius is not None:
+            words += f"; {needed} is needed, so it is {'shown' if one.shown else not_shown(one.p_value)}"
+        elif one.p_value is not None:
+            words += f"; {chance(one.p_value)} for itself"
         bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
     shown = [short(one.factor) for one in found if one.shown]
     if proofs:
@@ -77,7 +83,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if n > MOST_FACTORS:
         caption += f" The strongest {MOST_FACTORS} of {n} factors are drawn; the table has all."
     strong = Look("shown to matter", "c-lead", "bar")
-    weak = Look("not shown (yet)" if proofs else "described, not shown", "c-play", "hatch")
+    weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
     drawn = bars[:MOST_FACTORS]
     legend = [look for look in (strong, weak) if [bar for bar in drawn if bar.strong is (look is strong)]]
     if proofs:
@@ -85,7 +91,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
     strongest = short(found[0].factor)
     alt = f"Bars of the evidence for {n} factors, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
-    header = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors", "shown")
+    header: Row = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
+    header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
     return Facts(view.title, heading, caption, alt, header, rows, data)

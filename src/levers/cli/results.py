@@ -73,6 +73,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
 def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
+    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its factor's F test.
+
     \b
     Example:
       levers effects oven --format csv
@@ -129,9 +131,10 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
     else:
         own = {"assignment": dict(params), "guarantee": found.statement, "runs_by_stage": dict(found.runs_by_stage)}
+        own["p_values"] = found.p_values_by_lever
         names = (
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts"
+            "provisos doubts p_values"
         )
         said = {name: own.get(name, getattr(found, name)) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -145,7 +148,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
 def _say_effects(rows: list[EffectRow], output: Format) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
-    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
+    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "p_value", "standing"))
 
 
 def _promise(within: float | None, failure_prob: float, finished: bool) -> str:

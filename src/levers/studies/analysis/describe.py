@@ -8,7 +8,7 @@ from levers.studies.events import Event, Numbers
 
 BLOCK = "block"
 """The stage of algorithms that have only one. It tells people nothing, since all runs come in blocks."""
-_SELECTION, _BEST = "selection", "best"
+_SELECTION = "selection"
 
 
 def words(event: Event) -> str:
@@ -72,11 +72,30 @@ def why_below_zero(verdict: Verdict) -> str | None:
     """
     if _SELECTION in dict(verdict.runs_by_stage):
         return "the choice was made on fresh runs of the selection, the losses are estimated from all runs"
-    if dict(verdict.options).get("aim") == _BEST:
-        return "the choice was made by a fit that shrinks effects, the losses are estimated without shrinking"
     if verdict.eliminations:
         return "a level that was ruled out is not run again, and later runs may put the chosen one below it"
     return None
+
+
+def not_shown(p_value: float | None) -> str:
+    """What is said of a lever that was not shown to matter: with the p-value of its ordinary test, if there is one.
+
+    That nothing was shown is no sign that there is nothing: the promise holds for all levers at once, whenever one
+    looks, and an ordinary test asks for much less.
+
+    >>> not_shown(0.0312), not_shown(None), not_shown(1e-12)
+    ('not shown at this level (p = 0.031)', 'not shown at this level', 'not shown at this level (p < 1e-9)')
+    """
+    return "not shown at this level" if p_value is None else f"not shown at this level ({chance(p_value)})"
+
+
+def chance(p_value: float) -> str:
+    """A p-value in words.
+
+    >>> chance(0.5), chance(1e-30)
+    ('p = 0.5', 'p < 1e-9')
+    """
+    return f"p = {p_value:.2g}" if p_value >= 1e-9 else "p < 1e-9"
 
 
 def when(seconds: float) -> str:

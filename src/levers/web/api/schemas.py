@@ -423,9 +423,10 @@ class VerdictShape(Shape):
     runs_by_stage: dict[str, int]
     provisos: list[RemarkShape]
     doubts: list[RemarkShape]
+    p_values: dict[str, float | None] = Field(description="Of each lever's ordinary test, for itself and at one look.")
 
     @classmethod
     def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
         """From the verdict, and the setting in the space as people see it."""
-        runs = dict(found.runs_by_stage)
-        return cls.read(found, assignment=dict(chosen), guarantee=found.statement, runs_by_stage=runs)
+        own = {"runs_by_stage": dict(found.runs_by_stage), "p_values": found.p_values_by_lever}
+        return cls.read(found, assignment=dict(chosen), guarantee=found.statement, **own)
