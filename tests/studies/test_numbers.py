@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
 import levers
@@ -92,13 +93,16 @@ def test_estimates_intervals_and_choice_agree_at_every_moment(seed: int) -> None
 
 
 def finished(**settings: Any) -> Study:
-    space = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "steam": ["off", "on"]}
+    space: dict[str, list[Any]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "steam": ["off", "on"]}
     study = levers.create_study("oven", space, seed=5, **settings)
     rng = np.random.default_rng(1)
-    effects = {"heat": dict(zip(space["heat"], (0.0, 1.0, 0.8), strict=True)), "speed": {1: 0.0, 2: -0.4, 3: -0.8}}
+    effects: dict[str, dict[Any, float]] = {
+        "heat": {"low": 0.0, "mid": 1.0, "high": 0.8},
+        "speed": {1: 0.0, 2: -0.4, 3: -0.8},
+    }
     while not study.is_finished:
         for trial in study.ask(1000):
-            mean = sum(effects[name][trial.params[name]] for name in effects)  # type: ignore[index]
+            mean = sum(effects[name][trial.params[name]] for name in effects)
             study.tell(trial, 70 + mean + trial.block + rng.normal())
     return study
 
@@ -142,11 +146,9 @@ def test_the_expected_outcome_is_that_of_the_regression_in_an_average_block() ->
     at = pd.DataFrame([dict(best.params)] * len(frame)).assign(block=frame["block"].to_numpy())
     assert best.predicted == pytest.approx(float(model.predict(at).mean()), rel=1e-9)
     # the variance of that mean by the delta method, with Scheffe's factor for the 1 + 2 + 2 + 1 parameters
-    design = model.model.data.orig_exog.design_info
-    from patsy import dmatrix
-    from scipy import stats
-
-    weights = np.asarray(dmatrix(design, at)).mean(axis=0)
+    terms = {f"C({name})[T.{level}]": 1.0 for name, level in best.params.items()}
+    terms |= {f"C(block)[T.{block}]": share for block, share in frame["block"].value_counts(normalize=True).items()}
+    weights = np.array([{"Intercept": 1.0, **terms}.get(name, 0.0) for name in model.params.index])
     error = np.sqrt(weights @ model.cov_params().to_numpy() @ weights)
     half = np.sqrt(6 * stats.f.ppf(0.95, 6, model.df_resid)) * error
     assert (best.low, best.high) == pytest.approx((best.predicted - half, best.predicted + half), rel=1e-8)
