@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict
 from levers.studies import events
+from levers.studies.analysis.estimates import Gain
 from levers.studies.events import Event, Numbers
 
 BLOCK = "block"
@@ -96,6 +97,32 @@ def chance(p_value: float) -> str:
     ('p = 0.5', 'p < 1e-9')
     """
     return f"p = {p_value:.2g}" if p_value >= 1e-9 else "p < 1e-9"
+
+
+def gain_words(gain: Gain, finished: bool, of: float | None = None) -> str:
+    """What a setting gains over the one in place, and what that means; in percent too `of` an outcome, if given.
+
+    >>> gain_words(Gain(3.0, 1.0, 5.0, 1.5, 4.5, shown=True, keep=False), finished=True, of=60.0)
+    'gain over the baseline: 3 (5 %), 95 % between 1 and 5, though the setting was chosen; 1.5 to 4.5 had it been fixed'
+    >>> gain_words(Gain(0.0, 0.0, 0.0, 0.0, 0.0), finished=True)
+    'keep what you have: no setting looks better than the baseline'
+    >>> gain_words(Gain(1.0, -1.0, 3.0, -0.5, 2.5), finished=True)
+    'keep what you have: no gain over the baseline is shown (estimate 1, 95 % between -1 and 3)'
+    >>> gain_words(Gain(), finished=False)
+    'no gain over the baseline is shown yet'
+    """
+    start = "keep what you have: " if finished else ""
+    yet = "" if finished else " yet"
+    if gain.estimate is None or gain.low is None or gain.high is None:
+        return f"{start}no gain over the baseline is shown{yet}"
+    if gain.low == gain.high == 0:
+        return f"{start}no setting looks better than the baseline{yet}"
+    about = f"{gain.estimate + 0.0:.4g}" + ("" if not of else f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)")
+    span = f"95 % between {gain.low + 0.0:.4g} and {gain.high + 0.0:.4g}"
+    if not gain.shown:
+        return f"{start}no gain over the baseline is shown{yet} (estimate {about}, {span})"
+    usual = f"{gain.usual_low:.4g} to {gain.usual_high:.4g} had it been fixed"
+    return f"gain over the baseline: {about}, {span}, though the setting was chosen; {usual}"
 
 
 def when(seconds: float) -> str:

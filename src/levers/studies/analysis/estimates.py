@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from levers.core.model.choices import Choices
 from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
-from levers.core.model.ordinary import FactorTest, Fitted, Noise, factor_test
+from levers.core.model.ordinary import FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
 from levers.core.space import Codes
 from levers.studies.state import StudyState
@@ -24,7 +24,28 @@ from levers.studies.state import StudyState
 _MOST_WITH_CONSTANTS = 2_000
 """Levels up to which blocks get constants of their own here; beyond, their matrices would take too much memory."""
 
+_SEED = 0
+"""Where the draws behind the margin of a gain begin: the same runs always show the same number."""
+
 Span = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What the setting found gains over the baseline, the setting in place today: positive where it is better.
+
+    `low` to `high` is a 95 % interval that holds though the setting was chosen because it looks best; `usual_low` to
+    `usual_high` is the ordinary one of a setting that had been fixed before. All None where the runs do not tell. A
+    gain is `shown` when the wider interval is above 0; else the answer is to `keep` what is in place.
+    """
+
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    usual_low: float | None = None
+    usual_high: float | None = None
+    shown: bool = False
+    keep: bool = True
 
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
@@ -41,8 +62,10 @@ def _by_block(state: StudyState) -> list[tuple[Codes, NDArray[np.float64]]]:
 def at_last_look(state: StudyState) -> Any:
     """What the algorithm knows: after the last complete block, or at a look that was planned inside the open one."""
     known, block = state.known[-1], state.open_block
-    codes, values = block.told_rows() if block is not None else (None, ())
-    if codes is None or not len(values):
+    if block is None:
+        return known
+    codes, values = block.told_rows()
+    if not len(values):
         return known
     seen = state.spec.solver.look_inside(known, codes, state.spec.sign * values)
     return known if seen is None else seen
@@ -174,6 +197,21 @@ class Estimates:
         low, high = min(usual - half, shown), max(usual + half, shown)
         ends = sorted((self.sign * (moments.mean + low), self.sign * (moments.mean + high)))
         return self.sign * (moments.mean + shown), ends[0], ends[1]
+
+    def gain(self, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:
+        """What a setting gains over one that was fixed before, positive where it is better."""
+        if levels == baseline:
+            return Gain(0.0, 0.0, 0.0, 0.0, 0.0)
+        found = None if self.fitted is None else self._contrast(self._at(levels) - self._at(baseline))
+        if self.fitted is None or self._noise is None or found is None:
+            return Gain()
+        shown, usual, variance = found
+        half = self._noise.half_width(variance)
+        rng = np.random.default_rng(_SEED)
+        # never less than if one setting had been fixed, whatever the draws say
+        margin = max(gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng), half)
+        wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
+        return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0)
 
     def _at(self, levels: tuple[int, ...]) -> NDArray[np.float64]:
         """A setting as a row of the one-hot design."""

@@ -14,7 +14,7 @@ from levers.core.model.ordinary import FactorTest
 from levers.core.space import Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.describe import several
-from levers.studies.analysis.estimates import Estimates, at_last_look, counted_runs
+from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.transitions import with_excluded
@@ -70,7 +70,7 @@ class Best:
     If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
     where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
     setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
-    this one too.
+    this one too. `gain` is what it gains over the study's baseline, if it has one.
     """
 
     params: Assignment
@@ -78,6 +78,7 @@ class Best:
     predicted: float | None
     low: float | None
     high: float | None
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +348,10 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     if found is None and (estimates.fitted is None or len(state.blocks) < 2):
         return None
     levels = estimates.leaders if found is None else found.assignment.codes
-    predicted = estimates.prediction(levels) or (None, None, None)
-    return Best(state.spec.assignment(levels), _within(state, found), *predicted)
+    predicted, low, high = estimates.prediction(levels) or (None, None, None)
+    baseline = state.spec.inner_baseline
+    gain = None if baseline is None else estimates.gain(tuple(levels), baseline)
+    return Best(state.spec.assignment(levels), _within(state, found), predicted, low, high, gain)
 
 
 def forecast(state: StudyState) -> Forecast:

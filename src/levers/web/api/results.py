@@ -47,7 +47,7 @@ def verdict(request: Request, name: Name) -> Response:
     found, chosen = views.verdict(state), views.best(state)
     if found is None or chosen is None:
         raise NotFinishedError(f"the study is not finished: {views.forecast(state)}")
-    return answer(VerdictShape.of(found, chosen.params))
+    return answer(VerdictShape.of(found, chosen))
 
 
 @of_study(router.get, "corrections", "listCorrections", "Outcomes that were corrected", CorrectionsMade)
