@@ -1,5 +1,6 @@
 """Charts of studies: well-formed, harmless whatever names say, and true to the study's numbers."""
 
+import math
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import levers
+from levers.charts.check_facts import additivity_facts
 from levers.charts.drawings import CHARTS, COMPARE, MOST_BINS, MOST_LEVELS, Chart
 from levers.charts.facts import Bins
 from levers.charts.looks import COLOURS, SERIES, STANDINGS
@@ -334,6 +336,30 @@ def test_interacting_factors_stand_out() -> None:
     assert marks(chart, "c-bar")[0].startswith("a and b")
     assert "seem to interact" in chart.facts.caption
     assert marks(chart, "c-now")
+
+
+def test_the_line_of_alarm_is_where_the_test_is() -> None:
+    study = new({"a": [0, 1], "b": [0, 1], "c": [0, 1], "d": [0, 1, 2]}, tolerance=None, budget=200, aim="best")
+    rng, levels = np.random.default_rng(3), set()
+    while not study.is_finished:
+        due = study.ask_numbers(10**6)
+        codes = study.state.blocks[-1].batch.codes[study.state.trials.row[due]]
+        study.tell_arrays(due, 0.5 * (codes[:, 0] ^ codes[:, 1]) + rng.normal(size=len(due)))
+        view = StudyView("oven", study.state)
+        found, facts = view.additivity, additivity_facts(view)
+        if facts.data is None:
+            continue
+        levels.add(found.level)
+        assert facts.data.limit == -math.log10(found.level)
+        assert facts.data.most > facts.data.limit
+        assert facts.data.legend[-1].label == f"alarm: p below {found.level:.2g}"
+        suspected = {(pair.first, pair.second) for pair in found.suspects}
+        for check in found.checks:
+            assert check.adjusted >= found.level or suspected
+        assert [bar.strong for bar in facts.data.bars].count(True) == len(suspected)
+        worst = max(bar.value or 0.0 for bar in facts.data.bars)
+        assert (worst > -math.log10(found.level)) == bool(suspected) == found.in_doubt
+    assert len(levels) > 3, "every look has a level of its own"
 
 
 def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> None:

@@ -145,7 +145,8 @@ def test_tables_have_the_studys_numbers(running: Study, tmp_path: Path) -> None:
     rows = running.effects()
     assert [row[:3] for row in pages["effects"]] == [[r.factor, str(r.level), str(r.n_runs)] for r in rows]
     assert [row[3] for row in pages["effects"]] == [f"{r.loss:.6g}" for r in rows]
-    assert [row[6] for row in pages["effects"]] == [r.standing for r in rows]
+    assert [row[6:8] for row in pages["effects"]] == [[f"{r.usual_low:.6g}", f"{r.usual_high:.6g}"] for r in rows]
+    assert [row[8] for row in pages["effects"]] == [r.standing for r in rows]
     values = running.trials_dataframe()["outcome"].drop_nulls().to_list()
     assert [row[-1] for row in pages["history"]] == [f"{value:.6g}" for value in values]
     assert [row[2] for row in pages["elimination"]] == [str(r.ruled_out_after or 80) for r in rows]

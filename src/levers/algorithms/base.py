@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
+from levers.core.model.ordinary import Fitted
 from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.core.validation import check_count, check_outcomes, check_probability, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError
@@ -132,10 +133,12 @@ class Verdict:
     `tolerance` is how far from the best the assignment can be, None where nothing can be certified (a proviso says
     why). `parents` are the factors found to have an effect (None when the algorithm does not look for them);
     `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
-    `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. `certificate` and
-    `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict be recomputed from the
-    raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what is promised,
-    `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all of it.
+    `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. A study adds what any
+    regression program says: `usual_intervals` hold one by one with 95 %, and `p_values` are those of the F test of each
+    lever. `certificate` and `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict
+    be recomputed from the raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what
+    is promised, `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all
+    of it.
     """
 
     algorithm: str
@@ -158,11 +161,18 @@ class Verdict:
     rules: int = 1
     provisos: tuple[Remark, ...] = ()
     doubts: tuple[Remark, ...] = ()
+    usual_intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
+    p_values: tuple[float | None, ...] = ()
 
     @property
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
         return {name: self.assignment[name] for name in self.parents or ()}
+
+    @property
+    def p_values_by_lever(self) -> dict[str, float | None]:
+        """The p-values of the ordinary tests by the names of the factors; empty where there are none."""
+        return dict(zip(self.assignment.space.names, self.p_values, strict=False))
 
     @property
     def within(self) -> float:
@@ -253,8 +263,20 @@ class Algorithm(ABC):
         """The verdict if the study ended now; None when nothing can be said yet. See `certifies_early`."""
         return None
 
+    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+        """The state at a look inside a block, of which these runs were told; None where no look is planned there.
+
+        It is for `interim` and `fitted` only: the block goes on.
+        """
+        return None
+
     def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
-        """The same inside a block, of which these runs were told; None where no look is planned there."""
+        """What `interim` says at such a look."""
+        seen = self.look_inside(state, codes, outcomes)
+        return None if seen is None else self.interim(seen)
+
+    def fitted(self, state: Any) -> Fitted | None:
+        """The additive fit by which the leaders were chosen; None where there is none, or not yet."""
         return None
 
     def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:

@@ -9,7 +9,8 @@ from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
 from levers.core.model.interactions import PairCheck
-from levers.studies.analysis.diagnostics import ALARM, Additivity, Residuals
+from levers.studies.analysis.describe import chance, not_shown
+from levers.studies.analysis.diagnostics import Additivity, Residuals
 from levers.studies.analysis.views import FactorEvidence
 
 
@@ -58,13 +59,18 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     for one in found:
         name, factor, gain, needed = plain(one.factor), short(one.factor), number(one.contrast), number(one.radius)
         pair = ("", "") if one.contrast is None else (plain(one.better), plain(one.worse))
-        rows.append((name, *pair, gain, needed, number(one.ratio), number(one.t), "yes" if one.shown else "no"))
+        p_value = "not known" if one.p_value is None else f"{one.p_value:.3g}"
+        numbers = (gain, needed, number(one.ratio), number(one.t), p_value)
+        rows.append((name, *pair, *numbers, "yes" if one.shown else "no"))
         value = one.ratio if proofs else one.t
         if value is None or one.contrast is None:
             bars.append(Bar(name, None, "not known", f"{factor}: not known", one.shown))
             continue
         words = f"{factor}: {short(one.better)} gains {gain} over {short(one.worse)}"
-        words += "" if one.radius is None else f"; {needed} is needed, so it is {'' if one.shown else 'not '}shown"
+        if one.radius is not None:
+            words += f"; {needed} is needed, so it is {'shown' if one.shown else not_shown(one.p_value)}"
+        elif one.p_value is not None:
+            words += f"; {chance(one.p_value)} for itself"
         bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
     shown = [short(one.factor) for one in found if one.shown]
     if proofs:
@@ -77,7 +83,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if n > MOST_FACTORS:
         caption += f" The strongest {MOST_FACTORS} of {n} factors are drawn; the table has all."
     strong = Look("shown to matter", "c-lead", "bar")
-    weak = Look("not shown (yet)" if proofs else "described, not shown", "c-play", "hatch")
+    weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
     drawn = bars[:MOST_FACTORS]
     legend = [look for look in (strong, weak) if [bar for bar in drawn if bar.strong is (look is strong)]]
     if proofs:
@@ -85,7 +91,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
     strongest = short(found[0].factor)
     alt = f"Bars of the evidence for {n} factors, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
-    header = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors", "shown")
+    header: Row = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
+    header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
     return Facts(view.title, heading, caption, alt, header, rows, data)
@@ -116,15 +123,18 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     if n > MOST_PAIRS:
         caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn"
         caption += f"; the table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else "; the table has all."
-    first = sorted(found.checks, key=lambda check: check not in found.suspects)[:MOST_PAIRS]
-    alarm = -math.log10(ALARM)
-    strong, weak = Look("suspected", "c-now", "bar"), Look("no sign", "c-gone", "hatch")
-    legend = [*([strong] if found.suspects else []), weak, Look(f"alarm: p below {ALARM:g}", "c-ink", "dashed")]
+    if [check for check in found.checks if check.adjusted < found.level and not _is_suspected(found, check)]:
+        caption += " A pair beyond the line that is not suspected is an echo of one that is."
+    first = sorted(found.checks, key=lambda check: not _is_suspected(found, check))[:MOST_PAIRS]
+    alarm = -math.log10(found.level)  # at this look: the levels of all looks together add up to ALARM
+    strong, weak = Look("suspected", "c-now", "bar"), Look("not suspected", "c-gone", "hatch")
+    line = Look(f"alarm: p below {found.level:.2g}", "c-ink", "dashed")
+    legend = [*([strong] if found.suspects else []), weak, line]
     bars = [_pair_bar(found, check) for check in first]
     alt = f"Bars of how suspicious {min(n, MOST_PAIRS)} pairs of factors are. {caption}"
     header = ("factor", "and factor", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
-    data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.5 * alarm, 12.0)
+    data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.2 * alarm, max(12.0, 1.2 * alarm))
     return Facts(view.title, heading, caption, alt, header, rows, data)
 
 
@@ -132,13 +142,18 @@ def _pair_bar(found: Additivity, check: PairCheck) -> Bar:
     names = f"{short(found.names[check.first], 40)} and {short(found.names[check.second], 40)}"
     words = f"{names}: p = {check.adjusted:.2g} adjusted for all pairs"
     value = -math.log10(max(check.adjusted, 1e-300))
-    return Bar(names, value, f"p {check.adjusted:.1g}", words, check in found.suspects)
+    return Bar(names, value, f"p {check.adjusted:.1g}", words, _is_suspected(found, check))
+
+
+def _is_suspected(found: Additivity, check: PairCheck) -> bool:
+    """Whether a pair is among the suspects: of these all but the first were tested with others allowed for."""
+    return (check.first, check.second) in {(pair.first, pair.second) for pair in found.suspects}
 
 
 def _pair_cells(found: Additivity, check: PairCheck) -> Row:
     names = (plain(found.names[check.first]), plain(found.names[check.second]))
     numbers = (number(check.statistic), f"{check.p_value:.3g}", f"{check.adjusted:.3g}")
-    return (*names, str(check.dof), *numbers, "yes" if check in found.suspects else "no")
+    return (*names, str(check.dof), *numbers, "yes" if _is_suspected(found, check) else "no")
 
 
 def _advice(view: StudyView) -> str:

@@ -12,8 +12,21 @@ from markupsafe import Markup
 from levers.charts import check_facts, facts, looks
 from levers.charts.check_facts import Bars, Leftover
 from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
-from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, Look
-from levers.charts.svg import NARROW, SIZE, SMALL, WIDE, Canvas, Scale, fitted, short, spanned, text_width, wrapped
+from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, USUAL, Look
+from levers.charts.svg import (
+    LINES,
+    NARROW,
+    SIZE,
+    SMALL,
+    WIDE,
+    Canvas,
+    Scale,
+    fitted,
+    short,
+    spanned,
+    text_width,
+    wrapped,
+)
 from levers.charts.view import StudyView
 from levers.studies.analysis.describe import BLOCK
 
@@ -102,6 +115,8 @@ def draw_effects(canvas: Canvas, data: Levels) -> None:
     tolerance = data.tolerance
     standings = {mark.row.standing for mark in data.marks}
     looks = [look for standing, look in STANDINGS.items() if standing in standings]
+    if [mark for mark in data.marks if mark.row.usual_low != mark.row.usual_high]:
+        looks.append(USUAL)
     if tolerance is not None:
         looks.append(Look(f"tolerance {tolerance:g}", "c-band", "band"))
     order = "Factors whose levels lose most come first"
@@ -122,6 +137,8 @@ def draw_effects(canvas: Canvas, data: Levels) -> None:
                 continue
             if row.low is not None and row.high is not None and row.low < row.high:
                 canvas.interval(scale, row.low, row.high, y)
+            if row.usual_low is not None and row.usual_high is not None and row.usual_low < row.usual_high:
+                canvas.line(scale(row.usual_low), y, scale(row.usual_high), y, LINES["usual"])
             canvas.mark(look.mark, scale(row.loss), y)
             if not canvas.is_narrow:
                 canvas.text(canvas.width - 8, y, f"{row.loss:.3g}", "c-muted", "end", SMALL)
@@ -131,7 +148,8 @@ def _loss_scale(data: Levels, begin: float, end: float) -> Scale:
     """Every estimate, and the intervals as far as they leave the estimates room."""
     rows, tolerance = [mark.row for mark in data.marks], data.tolerance or 0.0
     losses = [row.loss for row in rows if row.loss is not None]
-    ends = [v for row in rows for v in (row.low, row.high) if v is not None and math.isfinite(v)]
+    spans = [(row.low, row.high, row.usual_low, row.usual_high) for row in rows]
+    ends = [v for span in spans for v in span if v is not None and math.isfinite(v)]
     most = 4 * max([abs(v) for v in losses] + [tolerance]) or math.inf
     return spanned([0.0, *losses, *[min(max(v, -most), most) for v in ends], tolerance], begin, end)
 

@@ -126,13 +126,16 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
             caption = f"{view.n_runs:,} runs are too few to tell levels apart."
             return Facts(view.title, heading, caption, caption, ("what", "runs"), [("runs made", str(view.n_runs))])
         return nothing_yet(heading, f"{why}. Ask for runs and tell their outcomes.", view)
-    header = ("factor", "level", "runs", "loss", "low", "high", "standing", "ruled out after")
+    header: Row = ("factor", "level", "runs", "loss", "low", "high", "95 % alone: low", "95 % alone: high")
+    header += ("standing", "ruled out after")
     words, cells = [], []
     for row in rows:
         loss, low, high = number(row.loss), number(row.low), number(row.high)
         after = "" if row.ruled_out_after is None else f"{row.ruled_out_after} runs"
-        cells.append((str(row.n_runs), loss, low, high, row.standing, after))
+        usual = (number(row.usual_low), number(row.usual_high))
+        cells.append((str(row.n_runs), loss, low, high, *usual, row.standing, after))
         span = "" if row.low is None or row.high is None else f", between {low} and {high}"
+        span += "" if row.usual_low is None or row.loss == 0 else f" (alone {usual[0]} to {usual[1]})"
         loses = "loss not known" if row.loss is None else f"loses {loss}{span}"
         when = f" after {after}" if after and row.loss is not None else ""
         words.append(f"{row.standing}{when}, {loses}, {row.n_runs} runs")
@@ -145,11 +148,13 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
 def _effects_caption(view: StudyView) -> str:
     spec = view.state.spec
     if [row for row in view.effects if row.high is not None]:
-        caption = f"Bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
+        caption = f"Thin bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
     elif spec.solver.certifies_early:
         caption = "Estimates from the first runs; intervals come with the first complete block."
     else:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
+    if [row for row in view.effects if row.usual_low is not None and row.usual_low != row.usual_high]:
+        caption += " Thick bars are ordinary 95 % intervals, each for its level alone."
     return caption + ("" if spec.tolerance is None else " The tolerance is for the losses of all factors together.")
 
 

@@ -59,6 +59,9 @@ STANDINGS = {
 }
 """How a level stands, as `levers.studies.analysis.views.EffectRow.standing` says it."""
 
+USUAL = Look("95 % for this level alone", "c-gone", "usual")
+"""The ordinary interval of a level, inside the one that holds for all levels at once."""
+
 _BAR_MARKS = {"diamond": "bar", "circle": "hatch", "cross": "band"}
 LEVEL_BARS = {label: Look(label, look.css, _BAR_MARKS[look.mark]) for label, look in STANDINGS.items()}
 RULED_OUT = Look("ruled out after so many runs", "c-gone", "cross")

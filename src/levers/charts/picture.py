@@ -17,7 +17,7 @@ import numpy as np
 from levers.charts import facts, looks
 from levers.charts.facts import MOST_ROWS, Facts, History, LevelMark, Levels, RunsOnly, Steps, cut_note
 from levers.charts.html import html_page, table
-from levers.charts.looks import COLOURS, STANDINGS, drawable, families
+from levers.charts.looks import COLOURS, STANDINGS, USUAL, drawable, families
 from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
@@ -136,6 +136,7 @@ def draw_effects(data: Levels) -> Picture:
     for standing in STANDINGS:
         _dots(drawn, standing)
     axes, tolerance = drawn.axes, data.tolerance
+    _usual_intervals(drawn)
     axes.axvline(0, color="black", linewidth=1, zorder=1)
     if tolerance is not None:
         look: dict[str, Any] = {"color": COLOURS["c-band"], "alpha": SOFT, "linewidth": 0}
@@ -163,6 +164,18 @@ def _dots(drawn: Rows, standing: str) -> None:
     style["markerfacecolor"] = "white" if look.mark == "circle" else look.colour
     size = 6 if look.mark == "diamond" else 5
     drawn.axes.errorbar(losses, places, xerr=span, fmt=look.marker, markersize=size, **style)
+
+
+def _usual_intervals(drawn: Rows) -> None:
+    label = USUAL.label
+    for standing, look in STANDINGS.items():
+        rows = [(y, mark.row.usual_low, mark.row.usual_high) for y, mark in drawn.of(standing)]
+        known = [(y, low, high) for y, low, high in rows if low is not None and high is not None and low < high]
+        if known:
+            places, lows, highs = zip(*known, strict=True)
+            style: dict[str, Any] = {"color": look.colour, "alpha": 0.5, "linewidth": 3.5, "zorder": 2.5}
+            drawn.axes.hlines(places, lows, highs, label=label, **style)
+            label = "_"  # once in the legend
 
 
 def draw_elimination(data: Levels) -> Picture:

@@ -240,7 +240,13 @@ _MARKS = {
     "right": ("c-fill", "M{r} {y}L{l} {t}V{b}Z"),
 }
 BARS = {"bar": "c-fill", "band": "c-soft", "hatch": "c-edge", "empty": "c-outline"}
-LINES = {"line": "c-line", "dash": "c-line c-dash", "dashed": "c-line c-dashed", "thick": "c-line c-thick"}
+LINES = {
+    "line": "c-line",
+    "dash": "c-line c-dash",
+    "dashed": "c-line c-dashed",
+    "thick": "c-line c-thick",
+    "usual": "c-line c-usual",
+}
 """Classes of what is not a point."""
 
 

@@ -159,7 +159,7 @@ class StudyView:
     @kept
     def evidence(self) -> list[views.FactorEvidence]:
         """How strong the evidence is for each factor."""
-        return views.evidence(self.state)
+        return views.evidence(self.state, self._estimates)
 
     def _imported(self, used: int) -> int:
         return sum([len(past.values) for past in self.state.past[:used]])

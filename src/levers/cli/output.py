@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from levers.algorithms.base import Verdict
-from levers.studies.analysis.describe import why_below_zero
+from levers.studies.analysis.describe import chance, not_shown, why_below_zero
 from levers.studies.sheets.cells import level_text
 
 _GAP = 3  # between two columns of a table
@@ -84,19 +84,25 @@ def table_width(columns: Mapping[str, Sequence[str]]) -> int:
 def print_verdict(out: Console, verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
     table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
-    styles = {"factor": "", "set to": "bold", "matters": "", "estimated loss at the other levels": "dim"}
+    losing = "estimated loss at the other levels"
+    losing += " (ordinary 95 % interval)" if verdict.usual_intervals else ""
+    styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
     found, any_negative = set(verdict.parents or ()), False
-    unsure = "no sign of it" if verdict.tolerance is not None else "not known"
-    unsure = "not looked for" if verdict.parents is None else unsure
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
         losses = [_loss(loss) for loss in verdict.effects[k]] if verdict.effects else []
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
+        for i, span in enumerate(verdict.usual_intervals[k] if verdict.usual_intervals else ()):
+            if i in shown and span is not None:
+                shown[i] += f" ({_loss(span[0])} to {_loss(span[1])})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
-        matters = "yes" if factor.name in found else unsure
+        p_value = verdict.p_values[k] if verdict.p_values else None
+        matters = "yes" if factor.name in found else not_shown(p_value)
+        if verdict.parents is None:  # it was not looked for
+            matters = "not looked for" if p_value is None else f"not looked for ({chance(p_value)})"
         table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
     out.print(table)
     if any_negative and (why := why_below_zero(verdict)):

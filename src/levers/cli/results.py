@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.space import Level
 from levers.errors import NotFinishedError
-from levers.studies.analysis.describe import BLOCK, promise, several, when
+from levers.studies.analysis.describe import BLOCK, gain_words, promise, several, when
 from levers.studies.analysis.views import EffectRow
 from levers.studies.sheets.cells import level_text
 
@@ -62,6 +62,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished)}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
+        if best.gain is not None:
+            typer.echo(f"  {gain_words(best.gain, finished, study.spec.baseline_outcome)}")
     for correction in study.corrections()[-5:]:
         typer.echo(
             f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
@@ -72,6 +74,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
 @on_study()
 def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
+
+    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its factor's F test.
 
     \b
     Example:
@@ -122,16 +126,24 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
             typer.echo(line)
         print_verdict(console(), found)
         typer.echo(f"Set {_settings(params)}.")
+        if best is not None and best.predicted is not None:
+            typer.echo(f"Mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).")
+        if best is not None and best.gain is not None:
+            words = gain_words(best.gain, True, study.spec.baseline_outcome)
+            typer.echo(f"{words[0].upper()}{words[1:]}.")
         typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {_grounds(found)}.")
         stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
         past = dict(found.runs_by_stage).get(PAST, 0)
         of_which = f" ({', '.join(stages)})" if stages else ""
         typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
     else:
-        own = {"assignment": dict(params), "guarantee": found.statement, "runs_by_stage": dict(found.runs_by_stage)}
+        own: dict[str, Any] = {"assignment": dict(params), "guarantee": found.statement}
+        own["runs_by_stage"] = dict(found.runs_by_stage)
+        own["p_values"] = found.p_values_by_lever
+        own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts"
+            "provisos doubts predicted low high gain p_values"
         )
         said = {name: own.get(name, getattr(found, name)) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -145,7 +157,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
 def _say_effects(rows: list[EffectRow], output: Format) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
-    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "standing"))
+    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "p_value", "standing"))
 
 
 def _promise(within: float | None, failure_prob: float, finished: bool) -> str:

@@ -27,7 +27,7 @@ from levers.studies.analysis.describe import several, when
 from levers.studies.analysis.views import Status
 from levers.studies.library import copy_study, create_study, delete_study, list_studies, load_study, merge_study
 from levers.studies.settings import CREATE
-from levers.studies.space_text import Typed, parse_factor, parse_forbidden, parse_merged, read_space
+from levers.studies.space_text import Typed, parse_factor, parse_forbidden, parse_merged, parse_setting, read_space
 
 
 @with_settings(CREATE)
@@ -47,6 +47,7 @@ def create(
       levers create oven --space oven.toml --tolerance .5 --noise-sd 1
       levers create oven --factor heat=low,mid,high --factor speed=1,2,3 --tolerance .5
       levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
+      levers create oven --space oven.toml --baseline heat=low,speed=2 --baseline-outcome 70 --tolerance 5%
     """
     if (space is None) == (not factor):
         raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
@@ -54,6 +55,8 @@ def create(
     levers = given.space
     forbidden = [*given.forbidden, *(one for text in forbid or [] for one in parse_forbidden(levers, text))]
     merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
+    if settings["baseline"] is not None:
+        settings["baseline"] = parse_setting(levers, settings["baseline"])
     study = create_study(name, levers, forbidden=forbidden, merged=merged, storage=storage, **settings)
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"

@@ -49,7 +49,7 @@ class Client:
         space: Space | Mapping[str, Sequence[Level]],
         *,
         goal: str = "maximize",
-        tolerance: float | None = None,
+        tolerance: float | str | None = None,
         failure_prob: float = 0.1,
         noise_sd: float | None = None,
         max_parents: int | None = None,
@@ -60,6 +60,8 @@ class Client:
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
         seed: int | None = None,
+        baseline: Mapping[str, Level] | None = None,
+        baseline_outcome: float | None = None,
         block_size: int | None = None,
         **options: Any,
     ) -> RemoteStudy:
@@ -72,6 +74,7 @@ class Client:
             "forbidden": [dict(one) for one in forbidden],
             "merged": [list(names) for names in merged],
             "options": options,
+            "baseline": None if baseline is None else dict(baseline),
         }
         return self._made("/studies", body)
 
@@ -111,7 +114,7 @@ class Client:
         self,
         space: Space | Mapping[str, Sequence[Level]] | Sequence[int],
         *,
-        tolerance: float | None = None,
+        tolerance: float | str | None = None,
         failure_prob: float = 0.1,
         noise_sd: float | None = 1.0,
         expected_noise: float | None = None,
@@ -119,6 +122,7 @@ class Client:
         min_effect: float | None = None,
         budget: int | None = None,
         effect_sd: float | None = None,
+        baseline_outcome: float | None = None,
         certificate: str = "slippage",
     ) -> Plan:
         """How many runs a study takes, computed there; see `levers.plan`."""

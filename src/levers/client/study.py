@@ -19,6 +19,7 @@ from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Factor, Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import NoSuchTrialError, SheetError, StorageError
+from levers.studies.analysis.estimates import Gain
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
@@ -59,6 +60,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
         "options": tuple(sorted(data["options"].items())),
         "forbidden": forbidden_combinations(space, data["forbidden"]),
         "merged": merged_groups(space, data["merged"]),
+        "baseline": None if data.get("baseline") is None else space.encode(data["baseline"]).codes,
     }
     known = {field.name for field in dataclasses.fields(StudySpec) if field.init}
     return restored(StudySpec, {key: value for key, value in given.items() if key in known})  # the service checked it
@@ -163,7 +165,10 @@ class RemoteStudy(AnyStudy):
     def best(self) -> Best | None:
         """The setting that the estimates favour, and how far it may be from the best; None before any decision."""
         found = self._get("best")
-        return None if found["params"] is None else built(Best, found, params=self.space.encode(found["params"]))
+        if found["params"] is None:
+            return None
+        gain = None if found.get("gain") is None else built(Gain, found["gain"])
+        return built(Best, found, params=self.space.encode(found["params"]), gain=gain)
 
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""

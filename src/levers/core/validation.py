@@ -42,6 +42,17 @@ def check_scale(name: str, value: float) -> float:
     return number
 
 
+def check_number(name: str, value: float) -> float:
+    """A finite number.
+
+    >>> check_number("baseline_outcome", -2)
+    -2.0
+    """
+    if not _is_number(value) or not math.isfinite(value):
+        raise InvalidSettingError(f"{name} must be a finite number, not {value!r}", field=name)
+    return float(value)
+
+
 def check_probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1.
 

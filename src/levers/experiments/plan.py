@@ -24,6 +24,7 @@ from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_scale
 from levers.errors import InvalidSettingError
 from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
+from levers.studies.space_text import absolute_tolerance
 
 NOISE_SD = 1.0
 """What plans are made with when nothing is said about the noise."""
@@ -111,7 +112,7 @@ class Plan:
 def plan(
     space: Space | Mapping[str, Sequence[Level]] | Sequence[int],
     *,
-    tolerance: float | None = None,
+    tolerance: float | str | None = None,
     failure_prob: float = 0.1,
     noise_sd: float | None = NOISE_SD,
     expected_noise: float | None = None,
@@ -119,6 +120,7 @@ def plan(
     min_effect: float | None = None,
     budget: int | None = None,
     effect_sd: float | None = None,
+    baseline_outcome: float | None = None,
     certificate: str = CERTIFICATES[0],
 ) -> Plan:
     """Plan a study: how many runs for a tolerance, or what a `budget` of runs certifies and typically achieves.
@@ -136,7 +138,8 @@ def plan(
     [(12, True, True), (24, True, True), (48, True, True)]
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
-    given = (tolerance, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
+    within = absolute_tolerance(tolerance, baseline_outcome)
+    given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
     return _Question(whole, *given).plan()
 
 

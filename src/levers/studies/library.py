@@ -19,9 +19,10 @@ from typing import Any
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
-from levers.errors import LeversError, StorageError, StudyError
+from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
+from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage, check_name, encoded
 from levers.studies.storage.memory import MemoryStorage
@@ -92,7 +93,7 @@ def create_study(
     space: Space | Mapping[str, Sequence[Level]],
     *,
     goal: str = "maximize",
-    tolerance: float | None = None,
+    tolerance: float | str | None = None,
     failure_prob: float = 0.1,
     noise_sd: float | None = None,
     max_parents: int | None = None,
@@ -104,6 +105,8 @@ def create_study(
     merged: Iterable[Sequence[str]] = (),
     storage: str | Storage | None = None,
     seed: int | None = None,
+    baseline: Mapping[str, Level] | None = None,
+    baseline_outcome: float | None = None,
     block_size: int | None = None,
     who: str | None = None,
     **options: Any,
@@ -118,6 +121,9 @@ def create_study(
     how many runs a sheet groups together and `ask` on the command line hands out at a time. `forbidden` lists
     combinations that cannot be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each
     other and are studied as one, as in `[["heat", "speed"]]`. Without a seed one is drawn and kept.
+
+    `baseline` is the setting in place today, with a level of every lever: the verdict says what is gained over it, and
+    to keep it where no gain is shown. A tolerance such as "5%" is of `baseline_outcome`, the outcome today.
 
     >>> study = create_study("line 3", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
     >>> study.status().state
@@ -134,7 +140,7 @@ def create_study(
     spec = StudySpec(
         levers,
         goal=goal,
-        tolerance=tolerance,
+        tolerance=absolute_tolerance(tolerance, baseline_outcome),
         failure_prob=failure_prob,
         noise_sd=noise_sd,
         algorithm=algorithm,
@@ -143,8 +149,18 @@ def create_study(
         block_size=block_size,
         forbidden=forbidden_combinations(levers, forbidden),
         merged=merged_groups(levers, merged),
+        baseline=baseline_codes(levers, baseline),
+        baseline_outcome=baseline_outcome,
     )
     return _begin(name, spec, open_storage(storage), who)
+
+
+def baseline_codes(space: Space, baseline: Mapping[str, Level] | None) -> tuple[int, ...] | None:
+    """The setting in place today as level positions; one error names all levers that are missing or not known."""
+    if baseline is None:
+        return None
+    with about("baseline"):
+        return space.encode(baseline).codes
 
 
 def load_study(name: str, storage: str | Storage, *, who: str | None = None) -> Study:

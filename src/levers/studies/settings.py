@@ -13,15 +13,28 @@ CREATE, PLAN, FORM = "create", "plan", "form"
 
 GOALS = ("maximize", "minimize")
 AIMS = ("certify", "best")
-Kind: TypeAlias = Literal["choice", "text", "positive", "probability", "count", "whole", "combinations", "groups"]
+Kind: TypeAlias = Literal[
+    "choice",
+    "text",
+    "positive",
+    "amount",
+    "number",
+    "probability",
+    "count",
+    "whole",
+    "combinations",
+    "groups",
+    "assignment",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting: its name, what values it takes, what people read about it, and who offers it.
 
-    `kind` says what values it takes: `count` is a whole number from 1, `whole` from 0, `combinations` are levels that
-    cannot be run together, `groups` are levers to study as one. `label` is how messages of the form call it.
+    `kind` says what values it takes: `count` is a whole number from 1, `whole` from 0, `amount` a number or a text such
+    as 5%, `combinations` are levels that cannot be run together, `groups` are levers to study as one, `assignment` is a
+    level for every lever. `label` is how messages of the form call it.
     """
 
     name: str
@@ -35,13 +48,16 @@ class Setting:
     @property
     def type(self) -> type:
         """The Python type of one value."""
-        return {"positive": float, "probability": float, "count": int, "whole": int}.get(self.kind, str)
+        reals, wholes = ("positive", "number", "probability"), ("count", "whole")
+        return float if self.kind in reals else int if self.kind in wholes else str
 
 
 _STUDY = (CREATE, FORM)
 SETTINGS = (
     Setting("goal", "choice", "the goal", "maximize or minimize.", GOALS[0], GOALS, _STUDY),
-    Setting("tolerance", "positive", "the tolerance", "How far from the best is good enough."),
+    Setting(
+        "tolerance", "amount", "the tolerance", "How far from the best is good enough; 5% is of the baseline's outcome."
+    ),
     Setting(
         "failure_prob", "probability", "the failure probability", "How often the answer may be worse than that.", 0.1
     ),
@@ -72,6 +88,19 @@ SETTINGS = (
     Setting("forbidden", "combinations", "what is forbidden", "Levels that cannot be run together.", (), (), _STUDY),
     Setting("merged", "groups", "what is merged", "Levers that influence each other, studied as one.", (), (), _STUDY),
     Setting("seed", "whole", "the seed", "Same seed, same design.", faces=_STUDY),
+    Setting(
+        "baseline",
+        "assignment",
+        "the baseline",
+        "The setting in place today, with a level of every lever: heat=low,speed=2. The gain is over it.",
+        faces=_STUDY,
+    ),
+    Setting(
+        "baseline_outcome",
+        "number",
+        "the baseline's outcome",
+        "The outcome today, which a tolerance in percent is of.",
+    ),
     Setting("block_size", "count", "the block size", "Runs that are made together, on one sheet.", faces=_STUDY),
     Setting(
         "certificate",

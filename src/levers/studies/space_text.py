@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from levers.core.space import Factor, Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, about
-from levers.studies.sheets.cells import level_finder
+from levers.studies.sheets.cells import level_finder, typed_number
 
 _EXAMPLE = '[factors]\nheat = ["low", "high"]\nspeed = [1, 2, 3]'
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -187,8 +187,42 @@ def parse_forbidden(space: Space, text: str) -> list[dict[str, Level]]:
         return [_combination(space, line) for line in text.splitlines() if line.strip()]
 
 
-def _combination(space: Space, line: str) -> dict[str, Level]:
-    looks = f"a forbidden combination looks like heat=high, speed=4, not {line.strip()!r}"
+def parse_setting(space: Space, text: str) -> dict[str, Level]:
+    """A setting as people type it, on one line or several: `heat=low, speed=2`.
+
+    >>> space = Space.of({"heat": ["low", "high"], "pressure": [1.5, 2.5]})
+    >>> parse_setting(space, "heat=low, pressure=2,5"), parse_setting(space, "pressure=1.5\\nheat=high")
+    ({'heat': 'low', 'pressure': 2.5}, {'pressure': 1.5, 'heat': 'high'})
+    """
+    with about("baseline"):
+        return _combination(space, ", ".join(text.split("\n")), "a setting")
+
+
+def absolute_tolerance(given: float | str | None, baseline_outcome: float | None) -> float | None:
+    """A tolerance in the outcome's unit, from a number or a text: 5% is of the outcome today.
+
+    >>> absolute_tolerance("5%", 70.0), absolute_tolerance("2,5 %", -40.0), absolute_tolerance("0.5", None)
+    (3.5, 1.0, 0.5)
+    >>> absolute_tolerance("5%", None)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: a tolerance of 5% is of the outcome today: give that as baseline_outcome
+    """
+    if not isinstance(given, str):
+        return given
+    text = given.strip()
+    with about("tolerance"):
+        if not text.endswith("%"):
+            return typed_number(text, "the tolerance", hint="; give a number, or a percentage such as 5%")
+        share = typed_number(text.removesuffix("%"), "the tolerance")
+        if baseline_outcome is None:
+            raise InvalidSettingError(f"a tolerance of {text} is of the outcome today: give that as baseline_outcome")
+        if baseline_outcome == 0:
+            raise InvalidSettingError(f"{text} of an outcome of 0 is nothing; give the tolerance in the outcome's unit")
+        return share / 100 * abs(baseline_outcome)
+
+
+def _combination(space: Space, line: str, what: str = "a forbidden combination") -> dict[str, Level]:
+    looks = f"{what} looks like heat=high, speed=4, not {line.strip()!r}"
     parts: list[list[str]] = []  # a piece without a name goes on with the level before it, as the 5 of pressure=2,5
     for piece in re.split(r"(?<=[,;])", line):
         if "=" in piece:

@@ -14,7 +14,7 @@ from levers.core.codec import restored, serialisable
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.model.choices import Choices, Parts
 from levers.core.space import Assignment, Codes, Factor, Space
-from levers.core.validation import check_choice, check_count
+from levers.core.validation import check_choice, check_count, check_number
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
 
@@ -26,6 +26,8 @@ RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "a
 @dataclass(frozen=True)
 class StudySpec:
     """A problem, who solves it, and the seed from which all its randomness follows.
+
+    `baseline` is the setting in place today, as level positions of all levers, and `baseline_outcome` its outcome.
 
     >>> spec = StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5, noise_sd=1.0)
     >>> spec.solver.name, spec.sign
@@ -43,6 +45,8 @@ class StudySpec:
     block_size: int | None = None
     forbidden: Forbidden = ()
     merged: Groups = ()
+    baseline: tuple[int, ...] | None = None
+    baseline_outcome: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("goal", self.goal, GOALS)
@@ -53,6 +57,12 @@ class StudySpec:
         if reserved:
             raise InvalidSpaceError(
                 f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
+            )
+        if self.baseline_outcome is not None:
+            check_number("baseline_outcome", self.baseline_outcome)
+        if self.inner_baseline is not None and min(self.inner_baseline) < 0:
+            raise InvalidSettingError(
+                "the baseline has levels together that are forbidden; give a setting that can be run", field="baseline"
             )
         problem = Problem(self.inner, self.tolerance, self.failure_prob, self.noise_sd)
         solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
@@ -71,6 +81,15 @@ class StudySpec:
     def is_merged(self) -> bool:
         """Whether some levers are studied as one."""
         return bool(self.forbidden or self.merged)
+
+    @cached_property
+    def inner_baseline(self) -> tuple[int, ...] | None:
+        """The setting in place today as level positions of the inner space; -1 where it is forbidden."""
+        if self.baseline is None:
+            return None
+        _ = self.space.assignment(self.baseline)  # which refuses what is no setting
+        found: list[int] = self.contract(np.array([self.baseline], dtype=np.int16))[0].tolist()
+        return tuple(found)
 
     @cached_property
     def inner(self) -> Space:

@@ -243,6 +243,35 @@ def loss_intervals(
     return tuple(losses), tuple(intervals)
 
 
+def shown_losses(effects: Sequence[NDArray[np.float64]], leaders: Sequence[int]) -> Losses:
+    """What each level loses against the leader by these effects; None where one of the two is nan.
+
+    >>> shown_losses([np.array([1.0, 0.25, math.nan])], [0])
+    ((0.0, 0.75, None),)
+    """
+    found = []
+    for values, leader in zip(effects, leaders, strict=True):
+        losses = [None if math.isnan(loss) else loss for loss in (values[leader] - values).tolist()]
+        losses[leader] = 0.0
+        found.append(tuple(losses))
+    return tuple(found)
+
+
+def widened(intervals: Intervals, losses: Losses) -> Intervals:
+    """Intervals that hold the losses shown, too: a wider interval holds no less surely.
+
+    >>> widened((((0.0, 0.0), (1.0, 2.0), None),), ((0.0, 0.75, 3.0),))
+    (((0.0, 0.0), (0.75, 2.0), None),)
+    """
+    return tuple(
+        tuple(
+            pair if pair is None or loss is None else (min(pair[0], loss), max(pair[1], loss))
+            for pair, loss in zip(pairs, row, strict=True)
+        )
+        for pairs, row in zip(intervals, losses, strict=True)
+    )
+
+
 def selection_guarantee(
     selected: bool, bound: str, noise_known: bool, max_parents: int | None, min_effect: float | None
 ) -> str:

@@ -53,6 +53,7 @@ from levers.core.model.evidence import (
 )
 from levers.core.model.level_index import all_levels, offsets
 from levers.core.model.moments import Moments
+from levers.core.model.ordinary import Fitted
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
 from levers.core.space import Codes
@@ -658,8 +659,8 @@ class Pooled(Algorithm):
             replace(state, certified=self._certified(state, evidence, self.risk(replace(state, charged=True))))
         )
 
-    def interim_inside(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
-        """The same inside a long block, at looks planned in advance; nothing is dropped there.
+    def look_inside(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> PooledState | None:
+        """The state inside a long block, at looks planned in advance; nothing is dropped there.
 
         They are as far apart as blocks are: at 1.35, 1.35^2, ... times the runs at the last one, in the first block at
         half of it. The first runs of the block that were told are used, in the order of the design.
@@ -680,7 +681,14 @@ class Pooled(Algorithm):
             tuple(now.leaders.tolist()) if self.aim == CERTIFY else leaders_of(self.choices, self.posterior(state))
         )
         upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
-        return self.interim(replace(state, leaders=leaders, upper_loss=upper))
+        return replace(state, leaders=leaders, upper_loss=upper)
+
+    def fitted(self, state: PooledState) -> Fitted | None:
+        """All runs of complete blocks, as the leaders were chosen by them."""
+        if state.rho is None:
+            return None
+        shrinks = self.aim == BEST or state.noise_bound is None
+        return Fitted(state.fit, self.posterior(state).mean if shrinks else None)
 
     def _look_inside(self, state: PooledState, n_told: int) -> int:
         """Runs of the block under way at the last planned look that was reached; 0 before the first."""
@@ -703,6 +711,10 @@ class Pooled(Algorithm):
         if not math.isfinite(noise_bound):
             intervals = tuple((None,) * m for m in self.n_levels)
         sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+        fitted = self.fitted(state)
+        if fitted is not None and fitted.shrunken is not None:  # what the leaders lead by, and what holds it
+            estimates = decisions.shown_losses(self.choices.values(fitted.effects), state.leaders)
+            intervals = decisions.widened(intervals, estimates)
         # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
         says_something = self.max_parents is not None and self.max_parents < self.space.n_factors
         named = set(state.parents) if says_something else set()

@@ -17,6 +17,7 @@ from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.model.choices import Parts
+from levers.core.model.ordinary import Fitted
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_scale
 from levers.errors import InvalidSettingError
@@ -169,9 +170,13 @@ class Cfs(Algorithm):
         """What could be certified if the study ended now; None before a block."""
         return self._rules(state).interim(state)
 
-    def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
-        """The same inside a block, of which these runs were told."""
-        return self._rules(state).interim_inside(state, codes, outcomes)
+    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+        """The state at a look inside a block, of which these runs were told; None where none is planned."""
+        return self._rules(state).look_inside(state, codes, outcomes)
+
+    def fitted(self, state: Any) -> Fitted | None:
+        """The additive fit by which the leaders were chosen."""
+        return self._rules(state).fitted(state)
 
     def verdict(self, state: Any) -> Verdict:
         """The verdict of a finished study."""

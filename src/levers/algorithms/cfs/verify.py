@@ -18,6 +18,8 @@ from levers.errors import InvalidSettingError
 _ANOTHER_VERSION = (
     "this verdict was made by another version of levers, whose designs had other rows; verify it with that one"
 )
+_BY_STUDIES = ("guarantee", "provisos", "doubts", "usual_intervals", "p_values")
+"""Words, which versions and studies put differently, and what studies add that the verdict does not rest on."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     differences = tuple(
         f.name
         for f in fields(Verdict)
-        if f.name not in ("guarantee", "provisos", "doubts")  # words, which versions and studies put differently
-        and not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
+        if f.name not in _BY_STUDIES and not _same(getattr(recomputed, f.name), getattr(verdict, f.name))
     )
     return Verification(not differences, recomputed, differences)
 

@@ -66,6 +66,11 @@ class Fit:
         return factor if float(unexplained.min()) > _SINGULAR else None
 
     @property
+    def free_levels(self) -> NDArray[np.int64]:
+        """Positions of the levels whose effects are free: all that were used but the first of each factor."""
+        return self._free
+
+    @property
     def determined(self) -> bool:
         """Whether the runs determine every contrast between levels that were used."""
         return self._factor is not None

@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict
 from levers.studies import events
+from levers.studies.analysis.estimates import Gain
 from levers.studies.events import Event, Numbers
 
 BLOCK = "block"
 """The stage of algorithms that have only one. It tells people nothing, since all runs come in blocks."""
-_SELECTION, _BEST = "selection", "best"
+_SELECTION = "selection"
 
 
 def words(event: Event) -> str:
@@ -72,11 +73,56 @@ def why_below_zero(verdict: Verdict) -> str | None:
     """
     if _SELECTION in dict(verdict.runs_by_stage):
         return "the choice was made on fresh runs of the selection, the losses are estimated from all runs"
-    if dict(verdict.options).get("aim") == _BEST:
-        return "the choice was made by a fit that shrinks effects, the losses are estimated without shrinking"
     if verdict.eliminations:
         return "a level that was ruled out is not run again, and later runs may put the chosen one below it"
     return None
+
+
+def not_shown(p_value: float | None) -> str:
+    """What is said of a lever that was not shown to matter: with the p-value of its ordinary test, if there is one.
+
+    That nothing was shown is no sign that there is nothing: the promise holds for all levers at once, whenever one
+    looks, and an ordinary test asks for much less.
+
+    >>> not_shown(0.0312), not_shown(None), not_shown(1e-12)
+    ('not shown at this level (p = 0.031)', 'not shown at this level', 'not shown at this level (p < 1e-9)')
+    """
+    return "not shown at this level" if p_value is None else f"not shown at this level ({chance(p_value)})"
+
+
+def chance(p_value: float) -> str:
+    """A p-value in words.
+
+    >>> chance(0.5), chance(1e-30)
+    ('p = 0.5', 'p < 1e-9')
+    """
+    return f"p = {p_value:.2g}" if p_value >= 1e-9 else "p < 1e-9"
+
+
+def gain_words(gain: Gain, finished: bool, of: float | None = None) -> str:
+    """What a setting gains over the one in place, and what that means; in percent too `of` an outcome, if given.
+
+    >>> gain_words(Gain(3.0, 1.0, 5.0, 1.5, 4.5, shown=True, keep=False), finished=True, of=60.0)
+    'gain over the baseline: 3 (5 %), 95 % between 1 and 5, though the setting was chosen; 1.5 to 4.5 had it been fixed'
+    >>> gain_words(Gain(0.0, 0.0, 0.0, 0.0, 0.0), finished=True)
+    'keep what you have: no setting looks better than the baseline'
+    >>> gain_words(Gain(1.0, -1.0, 3.0, -0.5, 2.5), finished=True)
+    'keep what you have: no gain over the baseline is shown (estimate 1, 95 % between -1 and 3)'
+    >>> gain_words(Gain(), finished=False)
+    'no gain over the baseline is shown yet'
+    """
+    start = "keep what you have: " if finished else ""
+    yet = "" if finished else " yet"
+    if gain.estimate is None or gain.low is None or gain.high is None:
+        return f"{start}no gain over the baseline is shown{yet}"
+    if gain.low == gain.high == 0:
+        return f"{start}no setting looks better than the baseline{yet}"
+    about = f"{gain.estimate + 0.0:.4g}" + ("" if not of else f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)")
+    span = f"95 % between {gain.low + 0.0:.4g} and {gain.high + 0.0:.4g}"
+    if not gain.shown:
+        return f"{start}no gain over the baseline is shown{yet} (estimate {about}, {span})"
+    usual = f"{gain.usual_low:.4g} to {gain.usual_high:.4g} had it been fixed"
+    return f"gain over the baseline: {about}, {span}, though the setting was chosen; {usual}"
 
 
 def when(seconds: float) -> str:

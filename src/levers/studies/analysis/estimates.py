@@ -1,99 +1,230 @@
-"""What the told outcomes say about each level, whatever algorithm asked for them."""
+"""What the told outcomes say about each level, whatever algorithm asked for them: one fit for all that is shown.
+
+It is the fit by which the algorithm chose its leaders, as of its last look, so that estimates, intervals and choice
+agree. Where an algorithm has none, or not yet, it is least squares of all runs told so far.
+"""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, gammaincinv
 
 from levers.core.model.choices import Choices
 from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
+from levers.core.model.ordinary import FactorTest, Fitted, Noise, factor_test, gain_margin
+from levers.core.model.pooled import PooledSums
 from levers.core.space import Codes
 from levers.studies.state import StudyState
+
+_MOST_WITH_CONSTANTS = 2_000
+"""Levels up to which blocks get constants of their own here; beyond, their matrices would take too much memory."""
+
+_SEED = 0
+"""Where the draws behind the margin of a gain begin: the same runs always show the same number."""
+
+Span = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What the setting found gains over the baseline, the setting in place today: positive where it is better.
+
+    `low` to `high` is a 95 % interval that holds though the setting was chosen because it looks best; `usual_low` to
+    `usual_high` is the ordinary one of a setting that had been fixed before. All None where the runs do not tell. A
+    gain is `shown` when the wider interval is above 0; else the answer is to `keep` what is in place.
+    """
+
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    usual_low: float | None = None
+    usual_high: float | None = None
+    shown: bool = False
+    keep: bool = True
 
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
     """The runs whose outcomes count, as level positions (of the merged space) and outcomes as told."""
-    runs = [(np.zeros((0, state.spec.inner.n_factors), dtype=np.int16), np.zeros(0))]
-    runs += [block.told_rows() for block in state.counted]
-    runs += [(state.spec.contract(past.codes), past.values) for past in state.past]
+    runs = [(np.zeros((0, state.spec.inner.n_factors), dtype=np.int16), np.zeros(0)), *_by_block(state)]
     return np.concatenate([codes for codes, _ in runs]), np.concatenate([values for _, values in runs])
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """Least squares of the additive model on all runs so far. Outcomes have the sign that makes larger better.
+def _by_block(state: StudyState) -> list[tuple[Codes, NDArray[np.float64]]]:
+    runs = [block.told_rows() for block in state.counted]
+    return runs + [(state.spec.contract(past.codes), past.values) for past in state.past]
 
-    Levers that forbidden combinations tie together are fitted by their parts.
+
+def at_last_look(state: StudyState) -> Any:
+    """What the algorithm knows: after the last complete block, or at a look that was planned inside the open one."""
+    known, block = state.known[-1], state.open_block
+    if block is None:
+        return known
+    codes, values = block.told_rows()
+    if not len(values):
+        return known
+    seen = state.spec.solver.look_inside(known, codes, state.spec.sign * values)
+    return known if seen is None else seen
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What is shown of every level. Outcomes have the sign that makes larger better.
+
+    Levers that forbidden combinations tie together are fitted by their parts. `noise_sd` is the stated noise, if any.
     """
 
-    fit: Fit | None
+    fitted: Fitted | None
     sign: float
     choices: Choices
-    mean: float = 0.0
+    noise_sd: float | None = None
+    level_counts: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, state: StudyState) -> "Estimates":
-        """Fit everything that counts."""
-        codes, values = counted_runs(state)
-        choices = state.choices
-        if not len(values):
-            return cls(None, state.spec.sign, choices)
-        moments = Moments.empty(choices.sizes).add(choices.rows(codes), state.spec.sign * values)
-        return cls(Fit(moments), state.spec.sign, choices, moments.mean)
+        """The fit by which the algorithm chose; else one of everything that counts."""
+        spec, choices, runs = state.spec, state.choices, [run for run in _by_block(state) if len(run[1])]
+        if not runs:
+            return cls(None, spec.sign, choices, spec.noise_sd)
+        blocks = [Moments.empty(choices.sizes).add(choices.rows(codes), spec.sign * values) for codes, values in runs]
+        counts = np.sum([block.level_counts for block in blocks], axis=0)
+        fitted = spec.solver.fitted(at_last_look(state))
+        if fitted is None:
+            apart = spec.solver.compares_within_blocks and sum(choices.sizes) <= _MOST_WITH_CONSTANTS
+            pooled = PooledSums.empty(choices.sizes)
+            for block in blocks:
+                pooled = pooled.add(block, own_constant=apart)
+            fitted = Fitted(Fit(pooled))
+        return cls(fitted, spec.sign, choices, spec.noise_sd, counts)
+
+    @cached_property
+    def _noise(self) -> Noise | None:
+        return None if self.fitted is None else Noise.of(self.fitted.fit, self.noise_sd)
+
+    @cached_property
+    def _values(self) -> list[NDArray[np.float64]]:
+        return [] if self.fitted is None else self.choices.values(self.fitted.effects)
 
     @cached_property
     def leaders(self) -> tuple[int, ...]:
         """The level of each factor with the largest estimate; the first where nothing is known."""
-        if self.fit is None:
-            return ()
-        found = self.choices.values(self.fit.theta)
-        return tuple(0 if np.isnan(e).all() else int(np.nanargmax(e)) for e in found)
-
-    @cached_property
-    def _values(self) -> list[NDArray[np.float64]]:
-        assert self.fit is not None  # callers have seen that there is one
-        return self.choices.values(self.fit.theta)
+        return tuple(0 if np.isnan(found).all() else int(np.nanargmax(found)) for found in self._values)
 
     def losses(self, factor: int, leader: int) -> list[float | None]:
         """What each level of a factor loses against one of them; None where the runs do not tell."""
-        if self.fit is None:
+        if self.fitted is None:
             return []
-        effects, known = self._values[factor], self.choices.variances(self.fit, factor)[leader]
-        return [float(effects[leader] - effects[j]) if math.isfinite(known[j]) else None for j in range(len(effects))]
+        effects = self._values[factor]
+        if self.fitted.shrunken is None:
+            known = np.isfinite(self.choices.variances(self.fitted.fit, factor)[leader])
+        else:
+            known = ~np.isnan(effects[leader] - effects)
+        losses = [float(effects[leader] - value) if sure else None for value, sure in zip(effects, known, strict=True)]
+        losses[leader] = 0.0
+        return losses
+
+    def usual(self, factor: int, leader: int, losses: list[float | None]) -> list[Span]:
+        """The ordinary 95 % intervals of these losses: least squares, t or z, each level for itself.
+
+        One that would not hold the estimate shown, because that is shrunken, is widened to it.
+        """
+        noise = self._noise
+        if self.fitted is None or noise is None:
+            return [None] * len(losses)
+        fit = self.fitted.fit
+        effects = self.choices.values(fit.theta)[factor]
+        variances = self.choices.variances(fit, factor)[leader]
+        spans: list[Span] = []
+        for j, shown in enumerate(losses):
+            if j == leader:
+                spans.append((0.0, 0.0))
+            elif shown is None or not math.isfinite(variances[j]):
+                spans.append(None)
+            else:
+                middle, half = float(effects[leader] - effects[j]), noise.half_width(float(variances[j]))
+                spans.append((min(middle - half, shown), max(middle + half, shown)))
+        return spans
+
+    def standard_errors(self, factor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """What every level gains over every other, and the standard errors; None where nothing tells the noise."""
+        if self.fitted is None or self._noise is None:
+            return None
+        effects = np.nan_to_num(self._values[factor])
+        errors = self._noise.sd * np.sqrt(self.choices.variances(self.fitted.fit, factor))
+        return effects[:, None] - effects[None, :], errors
+
+    def test(self, factor: int) -> FactorTest | None:
+        """The ordinary test that a factor's levels differ; None where the runs cannot tell."""
+        return self._test(np.unique(self.choices.places[factor]))
+
+    def part_tests(self) -> list[FactorTest | None]:
+        """The same for every factor of the fit: where levers are tied, for each of them."""
+        ends = np.cumsum([0, *self.choices.sizes])
+        return [self._test(np.arange(begin, end)) for begin, end in pairwise(ends)]
+
+    def _test(self, levels: NDArray[np.int64]) -> FactorTest | None:
+        if self.fitted is None or self._noise is None:
+            return None
+        return factor_test(self.fitted.fit, levels, self._noise)
 
     def counts(self, factor: int) -> list[int]:
         """How many runs each level had, or the rarest part of a combination."""
-        if self.fit is None:
+        if self.level_counts is None:
             return []
-        return [int(n) for n in self.fit.moments.level_counts[self.choices.places[factor]].min(axis=1)]
+        return [int(n) for n in self.level_counts[self.choices.places[factor]].min(axis=1)]
 
-    def prediction(
-        self, levels: tuple[int, ...], noise_sd: float | None, error: float
-    ) -> tuple[float, float, float] | None:
-        """The mean outcome to expect at a setting, with an interval; None when the runs do not determine it.
+    def prediction(self, levels: tuple[int, ...]) -> tuple[float, float, float] | None:
+        """The mean outcome to expect at a setting, with a 95 % interval; None when the runs do not determine it.
 
-        y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2.
-        The interval is Scheffe's: it holds for all settings at once, so also for one chosen because it looks best.
+        y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2:
+        in a block like the average of those so far. The interval is Scheffe's: it holds for all settings at once, so
+        also for one chosen because it looks best.
         """
-        fit = self.fit
-        if fit is None or fit.rank < 1 + sum(m - 1 for m in fit.moments.n_levels):
+        if self.fitted is None or self._noise is None:
             return None
-        if noise_sd is None and fit.residual_dof < 1:
+        moments = self.fitted.fit.moments
+        weights = self._at(levels) - moments.level_counts / moments.n_runs
+        found = self._contrast(weights)
+        if found is None:
             return None
-        at = np.zeros(len(fit.theta))
+        shown, usual, variance = found
+        dimension = 1 + len(self.fitted.fit.free_levels)
+        half = self._noise.scheffe_half_width(1 / moments.n_runs + variance, dimension)
+        low, high = min(usual - half, shown), max(usual + half, shown)
+        ends = sorted((self.sign * (moments.mean + low), self.sign * (moments.mean + high)))
+        return self.sign * (moments.mean + shown), ends[0], ends[1]
+
+    def gain(self, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:
+        """What a setting gains over one that was fixed before, positive where it is better."""
+        if levels == baseline:
+            return Gain(0.0, 0.0, 0.0, 0.0, 0.0)
+        found = None if self.fitted is None else self._contrast(self._at(levels) - self._at(baseline))
+        if self.fitted is None or self._noise is None or found is None:
+            return Gain()
+        shown, usual, variance = found
+        half = self._noise.half_width(variance)
+        rng = np.random.default_rng(_SEED)
+        # never less than if one setting had been fixed, whatever the draws say
+        margin = max(gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng), half)
+        wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
+        return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0)
+
+    def _at(self, levels: tuple[int, ...]) -> NDArray[np.float64]:
+        """A setting as a row of the one-hot design."""
+        at = np.zeros(sum(self.choices.sizes))
         for places, level in zip(self.choices.places, levels, strict=True):
             at[places[level]] = 1.0
-        weights = at - fit.moments.level_counts / fit.moments.n_runs
-        middle = self.mean + float(weights @ fit.theta)
-        spread = math.sqrt(1 / fit.moments.n_runs + float(weights @ fit.inverse @ weights))
-        if noise_sd is None:
-            sd = math.sqrt(fit.residual_square / fit.residual_dof)
-            half = math.sqrt(fit.rank * float(fdtri(fit.rank, fit.residual_dof, 1 - error))) * sd * spread
-        else:
-            half = math.sqrt(2 * float(gammaincinv(fit.rank / 2, 1 - error))) * noise_sd * spread
-        ends = sorted((self.sign * (middle - half), self.sign * (middle + half)))
-        return self.sign * middle, ends[0], ends[1]
+        return at
+
+    def _contrast(self, weights: NDArray[np.float64]) -> tuple[float, float, float] | None:
+        """w' theta as it is shown and by least squares, and w' V^+ w; None where the runs do not determine it."""
+        assert self.fitted is not None  # callers have seen that there is one
+        fit = self.fitted.fit
+        if not fit.determined or (fit.moments.level_counts[np.abs(weights) > 0] == 0).any():
+            return None
+        shown, usual = (float(weights @ np.nan_to_num(theta)) for theta in (self.fitted.effects, fit.theta))
+        return shown, usual, max(float(weights @ fit.inverse @ weights), 0.0)

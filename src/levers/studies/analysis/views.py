@@ -1,7 +1,7 @@
 """A study's state as people ask for it: trials, status, effects, best setting, forecast, verdict."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Remark, Verdict
 from levers.core.merging import Merging
+from levers.core.model.ordinary import FactorTest
 from levers.core.space import Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.describe import several
-from levers.studies.analysis.estimates import Estimates, counted_runs
+from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.transitions import with_excluded
@@ -42,7 +43,12 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class EffectRow:
-    """One level: its runs, what it loses against the leading level, with an interval, and where it stands."""
+    """One level: its runs, what it loses against the leading level, with intervals, and where it stands.
+
+    The loss is the one that the choice was made by. `low` to `high` holds it for all levels at once and whenever one
+    looks, with the study's probability; `usual_low` to `usual_high` is the ordinary 95 % interval of this level alone.
+    `p_value` is that of the ordinary test of its factor.
+    """
 
     factor: str
     level: Any
@@ -52,6 +58,9 @@ class EffectRow:
     high: float | None
     standing: str
     ruled_out_after: int | None
+    usual_low: float | None = None
+    usual_high: float | None = None
+    p_value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Best:
     If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
     where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
     setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
-    this one too.
+    this one too. `gain` is what it gains over the study's baseline, if it has one.
     """
 
     params: Assignment
@@ -69,6 +78,7 @@ class Best:
     predicted: float | None
     low: float | None
     high: float | None
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +197,7 @@ def certified(state: StudyState) -> Verdict | None:
     """What can be certified now: the verdict, or what the algorithm could say if the study ended here."""
     if state.open_block is None:
         return _final(state)
-    solver, known = state.spec.solver, state.known[-1]
-    codes, values = state.open_block.told_rows()
-    found = solver.interim_inside(known, codes, state.spec.sign * values) if len(values) else None
-    found = solver.interim(known) if found is None else found
+    found = state.spec.solver.interim(at_last_look(state))
     return None if found is None else replace(found, goal=state.spec.goal)
 
 
@@ -211,7 +218,25 @@ def verdict(state: StudyState) -> Verdict | None:
         return None
     found = _final(state)
     found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
-    return _in_outer_space(found, state.spec.merging) if state.spec.is_merged else found
+    estimates = Estimates.of(state)
+    if state.spec.is_merged:
+        p_values = _by_lever(state, estimates.part_tests())
+        return replace(_in_outer_space(found, state.spec.merging), p_values=p_values)
+    chosen = enumerate(found.assignment.codes)
+    spans = [tuple(estimates.usual(k, j, _losses(found, estimates, k, j))) for k, j in chosen]
+    p_values = tuple(test and test.p_value for test in estimates.part_tests())
+    return replace(found, p_values=p_values, usual_intervals=tuple(spans))
+
+
+def _by_lever(state: StudyState, tests: Iterable[FactorTest | None]) -> tuple[float | None, ...]:
+    """p-values of all levers from the tests of the fit's factors: levers that are one factor of it share one."""
+    spec, left = state.spec, iter(tests)
+    found: dict[int, float | None] = {}
+    for group, places in zip(spec.merging.groups, state.choices.places, strict=True):
+        own = [next(left) for _ in range(places.shape[1])]
+        for k, test in zip(group, own if len(own) > 1 else own * len(group), strict=True):
+            found[k] = test and test.p_value
+    return tuple(found[k] for k in range(spec.space.n_factors))
 
 
 def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
@@ -296,26 +321,37 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
     rows = []
     for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
-        losses = estimates.losses(k, leader) or [None] * factor.n_levels
+        losses = _losses(found, estimates, k, leader) or [None] * factor.n_levels
         counts = estimates.counts(k) or [0] * factor.n_levels
         spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
-        if found is not None and found.effects:
-            losses = [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
+        usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
             standing = "ruled out" if (k, j) in gone else lead if j == leader else rest
             low, high = spans[j] or (None, None)
-            rows.append(EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j))))
+            usual_low, usual_high = usual[j] or (None, None)
+            row = EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j)))
+            rows.append(replace(row, usual_low=usual_low, usual_high=usual_high, p_value=test and test.p_value))
     return rows
+
+
+def _losses(found: Verdict | None, estimates: Estimates, k: int, leader: int) -> list[float | None]:
+    """What the levels of a factor lose against the leading one: as the algorithm says, else as the runs do."""
+    losses = estimates.losses(k, leader)
+    if found is None or not found.effects:
+        return losses
+    return [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
 
 
 def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     """The setting that the estimates favour. `estimates` are those of the state, if they are at hand."""
     found, estimates = certified(state), estimates or Estimates.of(state)
-    if found is None and (estimates.fit is None or len(state.blocks) < 2):
+    if found is None and (estimates.fitted is None or len(state.blocks) < 2):
         return None
     levels = estimates.leaders if found is None else found.assignment.codes
-    predicted = estimates.prediction(levels, state.spec.noise_sd, 0.05) or (None, None, None)
-    return Best(state.spec.assignment(levels), _within(state, found), *predicted)
+    predicted, low, high = estimates.prediction(levels) or (None, None, None)
+    baseline = state.spec.inner_baseline
+    gain = None if baseline is None else estimates.gain(tuple(levels), baseline)
+    return Best(state.spec.assignment(levels), _within(state, found), predicted, low, high, gain)
 
 
 def forecast(state: StudyState) -> Forecast:
@@ -335,6 +371,7 @@ class FactorEvidence:
     `contrast` is what the better of two levels gains over the worse one; `radius` is what it must exceed to be shown,
     all factors together and whenever one looks; `ratio` is contrast / radius. `shown` says whether the verdict (so far)
     names the factor. Where there is no such radius, `t` describes the contrast in standard errors: it proves nothing.
+    `p_value` is that of the ordinary test of the factor, for itself and at one look.
     """
 
     factor: str
@@ -345,9 +382,10 @@ class FactorEvidence:
     ratio: float | None
     t: float | None
     shown: bool
+    p_value: float | None = None
 
 
-def evidence(state: StudyState) -> list[FactorEvidence]:
+def evidence(state: StudyState, estimates: Estimates | None = None) -> list[FactorEvidence]:
     """How strong the evidence is for each factor, in the space as the algorithm sees it.
 
     Where a verdict has intervals the contrasts are those with the leading level, and the radius is theirs: all
@@ -364,21 +402,23 @@ def evidence(state: StudyState) -> list[FactorEvidence]:
     """
     found, spec = certified(state), state.spec
     proven = found is not None and bool(found.intervals)
-    estimates = None if proven else Estimates.of(state)
+    estimates = estimates or Estimates.of(state)
     shown = () if found is None or found.parents is None else found.parents
     rows = []
     for k, factor in enumerate(spec.inner.factors):
         best = (
             _proof(found.assignment.codes[k], found.effects[k], found.intervals[k])
             if found is not None and proven
-            else _description(estimates, spec.noise_sd, k)
+            else _description(estimates, k)
         )
+        test = estimates.test(k)
+        last = (factor.name in shown, test and test.p_value)
         if best is None:
-            rows.append(FactorEvidence(factor.name, None, None, None, None, None, None, factor.name in shown))
+            rows.append(FactorEvidence(factor.name, None, None, None, None, None, None, *last))
             continue
         better, worse, contrast, radius, ratio, t = best
         levels = factor.levels[better], factor.levels[worse]
-        rows.append(FactorEvidence(factor.name, *levels, contrast, radius, ratio, t, factor.name in shown))
+        rows.append(FactorEvidence(factor.name, *levels, contrast, radius, ratio, t, *last))
     return rows
 
 
@@ -391,24 +431,21 @@ def _proof(leader: int, losses: tuple[float | None, ...], spans: tuple[_Span, ..
     found: list[tuple[float, _Found]] = []
     for j, (loss, span) in enumerate(zip(losses, spans, strict=True)):
         if j != leader and loss is not None and span is not None:
-            radius = (span[1] - span[0]) / 2
-            ratio = abs(loss) / radius if radius > 0 else math.inf if loss else 0.0
+            # where the loss is shrunken the interval is not: what is needed is put to the scale of the loss
+            middle, radius = abs(span[0] + span[1]) / 2, (span[1] - span[0]) / 2
+            ratio = middle / radius if radius > 0 else math.inf if loss else 0.0
+            radius = abs(loss) / ratio if loss and 0 < ratio < math.inf else radius
             better, worse = (leader, j) if loss >= 0 else (j, leader)
             found.append((ratio, (better, worse, abs(loss), radius, ratio, None)))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _description(estimates: Estimates | None, noise_sd: float | None, k: int) -> _Found | None:
-    """The contrast of the most standard errors, from all runs."""
-    fit = None if estimates is None else estimates.fit
-    if estimates is None or fit is None or (noise_sd is None and fit.residual_dof < 1):
+def _description(estimates: Estimates, k: int) -> _Found | None:
+    """The contrast of the most standard errors."""
+    found = estimates.standard_errors(k)
+    if found is None:
         return None
-    sd = noise_sd or math.sqrt(fit.residual_square / fit.residual_dof)
-    if sd == 0:  # without noise there are no standard errors to count
-        return None
-    choices = estimates.choices
-    effects, errors = np.nan_to_num(choices.values(fit.theta)[k]), sd * np.sqrt(choices.variances(fit, k))
-    gains = effects[:, None] - effects[None, :]
+    gains, errors = found
     known = np.isfinite(errors) & (errors > 0)
     if not known.any():
         return None

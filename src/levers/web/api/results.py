@@ -21,7 +21,10 @@ def status(request: Request, name: Name) -> Response:
 
 @of_study(router.get, "effects", "getEffects", "What each level loses", list[views.EffectRow])
 def effects(request: Request, name: Name) -> Response:
-    """Against the leading level, with intervals that all hold at once."""
+    """Against the leading level: `low` to `high` hold for all at once, `usual_low` to `usual_high` for each alone.
+
+    These are ordinary 95 % intervals, and `p_value` is that of the ordinary test of the factor.
+    """
     return answer(views.effects(study_of(request, name, "read").frozen()), kind=list[views.EffectRow])
 
 
@@ -44,7 +47,7 @@ def verdict(request: Request, name: Name) -> Response:
     found, chosen = views.verdict(state), views.best(state)
     if found is None or chosen is None:
         raise NotFinishedError(f"the study is not finished: {views.forecast(state)}")
-    return answer(VerdictShape.of(found, chosen.params))
+    return answer(VerdictShape.of(found, chosen))
 
 
 @of_study(router.get, "corrections", "listCorrections", "Outcomes that were corrected", CorrectionsMade)
@@ -120,6 +123,7 @@ class EvidenceShape(Shape):
     ratio: float | None
     t: float | None
     shown: bool
+    p_value: float | None
 
 
 class Diagnostics(Shape):

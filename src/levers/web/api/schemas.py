@@ -6,8 +6,9 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from levers.algorithms.base import Verdict
-from levers.core.space import Assignment, Level
+from levers.core.space import Level
 from levers.studies.analysis import views
+from levers.studies.analysis.estimates import Gain
 from levers.studies.outcomes import MAX_OUTCOME
 from levers.studies.settings import CREATE, PLAN, SETTINGS, settings_of
 from levers.studies.spec import StudySpec
@@ -93,6 +94,9 @@ Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
 _TYPES: dict[str, Any] = {
     "text": str,
     "positive": Positive | None,
+    "amount": Positive | Annotated[str, Field(max_length=60, pattern=r"^[0-9]+([.,][0-9]+)? ?%$")] | None,
+    "number": Value | None,
+    "assignment": Row | None,
     "probability": Annotated[float, Field(gt=0, lt=1)],
     "count": Count | None,
     "whole": Seed | None,
@@ -121,7 +125,7 @@ def _with_settings(face: str, **defaults: Any) -> Callable[[type[S]], type[S]]:
         kind: Any = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
         if setting.choices and default is None:
             kind = kind | None
-        described = setting.help if setting.kind in ("combinations", "groups") else None
+        described = setting.help if setting.kind in ("combinations", "groups", "amount", "assignment") else None
         fields[setting.name] = (kind, Field(default=list(default) if default == () else default, description=described))
     return lambda base: create_model(base.__name__, __base__=base, __module__=__name__, __doc__=base.__doc__, **fields)
 
@@ -373,12 +377,16 @@ class StudyShape(Shape):
     block_size: int | None
     forbidden: list[Params]
     merged: list[list[str]]
+    baseline: Params | None
+    baseline_outcome: float | None
 
     @classmethod
     def of(cls, name: str, spec: StudySpec) -> "StudyShape":
         """From the study."""
         forbidden = [dict(parts) for parts in spec.forbidden]
-        return cls.read(spec, name=name, factors=spec.space.factors, options=dict(spec.options), forbidden=forbidden)
+        baseline = None if spec.baseline is None else dict(spec.space.assignment(spec.baseline))
+        own: dict[str, Any] = {"name": name, "factors": spec.space.factors, "options": dict(spec.options)}
+        return cls.read(spec, **own, forbidden=forbidden, baseline=baseline)
 
 
 class BestShape(Shape):
@@ -386,9 +394,10 @@ class BestShape(Shape):
 
     params: Params | None
     within: float | None
-    predicted: float | None
+    predicted: float | None = Field(description="The mean outcome to expect there.")
     low: float | None
     high: float | None
+    gain: Gain | None = Field(description="What it gains over the baseline, if the study has one.")
 
     @classmethod
     def of(cls, best: views.Best | None) -> "BestShape":
@@ -423,9 +432,16 @@ class VerdictShape(Shape):
     runs_by_stage: dict[str, int]
     provisos: list[RemarkShape]
     doubts: list[RemarkShape]
+    predicted: float | None = Field(description="The mean outcome to expect at the setting.")
+    low: float | None
+    high: float | None
+    gain: Gain | None = Field(description="What the setting gains over the baseline, if the study has one.")
+    p_values: dict[str, float | None] = Field(description="Of each lever's ordinary test, for itself and at one look.")
 
     @classmethod
-    def of(cls, found: Verdict, chosen: Assignment) -> "VerdictShape":
+    def of(cls, found: Verdict, best: views.Best) -> "VerdictShape":
         """From the verdict, and the setting in the space as people see it."""
-        runs = dict(found.runs_by_stage)
-        return cls.read(found, assignment=dict(chosen), guarantee=found.statement, runs_by_stage=runs)
+        own: dict[str, Any] = {"assignment": dict(best.params), "guarantee": found.statement, "gain": best.gain}
+        own |= {"predicted": best.predicted, "low": best.low, "high": best.high}
+        own |= {"runs_by_stage": dict(found.runs_by_stage), "p_values": found.p_values_by_lever}
+        return cls.read(found, **own)

@@ -16,7 +16,16 @@ from levers.experiments.plan import Plan, merged_plan, plan
 from levers.studies.library import create_study
 from levers.studies.settings import FORM, Setting, settings_of
 from levers.studies.sheets.cells import utf8
-from levers.studies.space_text import Typed, made_space, parse_forbidden, parse_levels, parse_merged, parse_text
+from levers.studies.space_text import (
+    Typed,
+    absolute_tolerance,
+    made_space,
+    parse_forbidden,
+    parse_levels,
+    parse_merged,
+    parse_setting,
+    parse_text,
+)
 from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import decimal, whole
 from levers.web.pages.site import fragment, page, part, service_of
@@ -28,6 +37,8 @@ FIELDS = ("name", "table", *(setting.name for setting in ON_FORM))
 READERS: Mapping[str, Callable[[str, str], Any]] = {
     "choice": lambda text, label: text,
     "positive": decimal,
+    "amount": lambda text, label: text if text.rstrip().endswith("%") else decimal(text, label),
+    "number": decimal,
     "probability": decimal,
     "count": whole,
     "whole": whole,
@@ -79,10 +90,13 @@ class Draft:
             forbidden = [*found.forbidden, *(typed or [])]
             merged = [*found.merged, *parse_merged(space, self.fields["merged"])]
             self._try("merged", lambda: merged_groups(space, merged))
+        baseline = None
+        if space is not None and (text := self.fields["baseline"]):
+            baseline = self._try("baseline", lambda: dict(space.encode(parse_setting(space, text))))
         settings = self._settings()
         if self.problems or space is None:
             return None
-        return {"space": space, "forbidden": forbidden, "merged": merged, **settings}
+        return {"space": space, "forbidden": forbidden, "merged": merged, "baseline": baseline, **settings}
 
     def _factors(self) -> Typed:
         factors = [(name, parse_levels(levels)) for name, levels in self.rows]
@@ -96,6 +110,9 @@ class Draft:
     def _settings(self) -> dict[str, Any]:
         """The numbers, None where a field is empty; what is wrong goes to `problems`."""
         numbers = {setting.name: self._value(setting) for setting in ON_FORM if setting.kind in READERS}
+        numbers["tolerance"] = self._try(
+            "tolerance", lambda: absolute_tolerance(numbers["tolerance"], numbers["baseline_outcome"])
+        )
         if numbers["tolerance"] is not None and numbers["budget"] is not None:
             self.problems["budget"] = "give either a tolerance or a budget of runs, and not both"
         if not self.fields["tolerance"] and not self.fields["budget"]:

@@ -13,7 +13,7 @@ from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis import views
-from levers.studies.analysis.describe import promise, several
+from levers.studies.analysis.describe import gain_words, promise, several
 from levers.studies.analysis.views import Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
@@ -51,12 +51,14 @@ class Headline:
         self.action = _action(status, self.finished)
         lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
         self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
-        self.within = self.expected = ""
+        self.within = self.expected = self.gain = ""
         if best is not None:
             within = None if best.within is None else number(best.within)
             self.within = promise(within, percent(1 - view.state.spec.failure_prob), self.finished)
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
+        if best is not None and best.gain is not None:
+            self.gain = gain_words(best.gain, self.finished, view.state.spec.baseline_outcome)
         self.bar = _bar(status)
 
     @classmethod

@@ -4,15 +4,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from levers.algorithms.base import Verdict
 from levers.charts.view import StudyView
-from levers.studies.analysis.describe import BLOCK, why_below_zero
+from levers.studies.analysis.describe import BLOCK, not_shown, why_below_zero
 from levers.web.pages.site import page
 from levers.web.pages.study import context, opened
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000
-SELECTION = "selection"
-"""The stage of studies that choose on fresh runs."""
+MOST_OTHERS = 200
+"""The most factors that are listed though they were not shown to matter."""
 CERTIFICATES = {
     "slippage": "slippage: equal gaps taken as the worst case",
     "proven": "proven for any gaps",
@@ -49,6 +50,7 @@ def report(view: StudyView) -> dict[str, Any]:
         "why_below_zero": None if found is None else why_below_zero(found),
         "n_levels": len(levels),
         "matter": [n for n in view.state.spec.space.names if n in matter],
+        "others": [] if found is None else _others(found, matter),
         # factors and levels as the algorithm sees them
         "ledger": [(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],
         "doubt": None if found is None else view.additivity,
@@ -56,3 +58,11 @@ def report(view: StudyView) -> dict[str, Any]:
         "blocks": [] if found is None else found.blocks,
         "corrections": view.state.corrections[-50:],
     }
+
+
+def _others(found: Verdict, matter: set[str]) -> list[tuple[str, str]]:
+    """The factors that were not shown to matter, and what is said of each: the smallest p-value comes first."""
+    p_values = found.p_values_by_lever
+    left = [name for name in found.assignment.space.names if name not in matter]
+    left.sort(key=lambda name: 1.0 if (p_value := p_values.get(name)) is None else p_value)
+    return [(name, not_shown(p_values.get(name))) for name in left[:MOST_OTHERS]]
