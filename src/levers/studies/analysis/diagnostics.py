@@ -19,10 +19,11 @@ from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState
 
-ALARM = 0.01
+ALARM = 0.003
 """Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
 
 A false alarm costs trust and a larger study, so it should be far rarer than the failures that a study allows (10 %).
+`doubts.SHARES` has the shares of all checks.
 """
 _CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not used to judge interactions
 _MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
