@@ -185,6 +185,7 @@ _LISTS = (
     "past_used",
     "exclusions",
     "checked_runs",
+    "checked_ends",
     "restatements",
 )
 
@@ -215,6 +216,8 @@ class StudyState:
     """What the last checks found; None while nothing was checked."""
     checked_runs: list[int] = field(default_factory=list)
     """Runs that counted at each look at which the checks were made."""
+    checked_ends: list[int] = field(default_factory=list)
+    """The same of the looks at which the algorithm had ended; the same runs, or fewer, are not a further end."""
     ended: Note | None = None
     """Who ended the study, and why; None while nobody did."""
     restatements: list[Note] = field(default_factory=list)
@@ -282,6 +285,13 @@ class StudyState:
             return max(sum(block.role != OPEN for block in self.blocks), 1)
         return len(self.checked_runs) + (self.n_closed not in self.checked_runs)
 
+    @property
+    def n_ends(self) -> int:
+        """At how many ends the outcomes have been checked, with this one; 0 while runs are awaited."""
+        if self.open_block is not None:
+            return 0
+        return len(self.checked_ends) + (self.n_closed > max(self.checked_ends, default=0))
+
     def rows_of(self, trials: Numbers) -> Numbers:
         """Where the rows of some trials are when all blocks are put one below the other."""
         begins = np.cumsum([0, *(block.n_runs for block in self.blocks)])
@@ -324,6 +334,8 @@ class StudyState:
                 self.doubts = event.doubts
                 if event.n_runs not in self.checked_runs:
                     self.checked_runs.append(event.n_runs)
+                if self.open_block is None and event.n_runs > max(self.checked_ends, default=0):
+                    self.checked_ends.append(event.n_runs)
             case events.Excluded():
                 self._excluded(event, record)
             case events.Finished():

@@ -19,11 +19,14 @@ from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState
 
-ALARM = 0.01
+ALARM = 0.003
 """Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
 
 A false alarm costs trust and a larger study, so it should be far rarer than the failures that a study allows (10 %).
+`doubts.SHARES` has the shares of all checks.
 """
+AT_END, AT_LATER_ENDS = 0.6, 0.1
+"""The parts of a check's share that are spent where a study ends, first and after it went on."""
 _CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not used to judge interactions
 _MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
 _MOST_BLOCKS = 100  # constants of blocks; later ones share the last
@@ -66,7 +69,7 @@ class Additivity:
     `checks` are all pairs tested, smallest p first, by position in `names`. `suspects` are the pairs to blame: the
     worst, then the worst once that one is allowed for, and so on, because one interaction has echoes in other pairs.
     `cells` has mean residuals for the worst pairs. `noise_used` is None when residuals had to tell the noise. An alarm
-    takes an adjusted p-value below `level`, ALARM / (b (b + 1)) after b blocks, which adds up to ALARM over all looks.
+    takes an adjusted p-value below `level`, which adds up to ALARM over all looks (`level_now`).
     """
 
     names: tuple[str, ...]
@@ -222,9 +225,15 @@ def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
 
 
 def level_now(state: StudyState, share: float) -> float:
-    """The p-value below which a check alarms now: share / (b (b + 1)) after b looks, which adds up to the share."""
-    n_looks = state.n_looks
-    return share / (n_looks * (n_looks + 1))
+    """The p-value below which a check alarms now. Over all looks and ends these levels add up to the share.
+
+    Look b while runs are awaited has 0.3 / (b (b + 1)) of it, the first end 0.6, and end f, after a study went on,
+    0.1 / (f (f - 1)): the check that a verdict rests on should see the most.
+    """
+    n_looks, n_ends = state.n_looks, state.n_ends
+    if n_ends == 0:
+        return (1 - AT_END - AT_LATER_ENDS) * share / (n_looks * (n_looks + 1))
+    return AT_END * share if n_ends == 1 else AT_LATER_ENDS * share / (n_ends * (n_ends - 1))
 
 
 def _points(sizes: Values, most: int) -> Numbers:

@@ -8,11 +8,25 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from levers.algorithms.base import Remark
-from levers.core.model.checks.battery import check_runs
-from levers.core.model.checks.check import NOISE, OUTLIER, Check, Runs
+from levers.core.model.checks.battery import Claims, check_runs
+from levers.core.model.checks.check import (
+    DRIFT,
+    EFFECT,
+    NOISE,
+    OUTLIER,
+    PARENTS,
+    SERIAL,
+    SHAPE,
+    SPREAD,
+    Check,
+    Runs,
+)
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.diagnostics import (
+    ALARM,
     GatheredRuns,
     additivity,
     block_constants,
@@ -24,8 +38,16 @@ from levers.studies.state import StudyState
 SHARES = {
     NOISE: 0.008,
     OUTLIER: 0.003,
+    SPREAD: 0.003,
+    DRIFT: 0.003,
+    SERIAL: 0.003,
+    SHAPE: 0.001,
+    PARENTS: 0.001,
+    EFFECT: 0.001,
+    "pairs": ALARM,
+    "lack of fit": ALARM,
 }
-"""In how many honest studies each kind of check may ever alarm; with the two of additivity at most 3 %."""
+"""In how many honest studies each kind of check may ever alarm, however often one looks: 2.9 % for all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +82,24 @@ def doubts(state: StudyState, with_open: bool = False) -> tuple[Remark, ...]:
 def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...]:
     """Every check but those of interactions, which `additivity` has, with its level and what it says."""
     gathered = gathered_runs(state, with_open)
-    found = check_runs(_runs(state, gathered), level_now(state, SHARES[OUTLIER]))
+    runs, choices, options = _runs(state, gathered), state.choices, dict(state.spec.options)
+    owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
+    claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
+    found = check_runs(runs, level_now(state, SHARES[OUTLIER]), state.spec.failure_prob, claimed)
     return tuple(
-        CheckResult(check, level_now(state, SHARES[check.kind]), _remark(state, gathered, check)) for check in found
+        CheckResult(check, level_now(state, SHARES[check.kind]), _remark(state, gathered, runs, check))
+        for check in found
     )
 
 
 def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
-    choices = state.choices
+    choices, size = state.choices, state.spec.block_size
     return Runs(
         codes=choices.rows(gathered.codes),
         outcomes=gathered.values,
         n_levels=choices.sizes,
         constants=block_constants(state, gathered),
+        days=np.where(gathered.block >= 0, gathered.trial // size, -1 - gathered.group) if size else None,
         ordered=gathered.block >= 0,
         noise_sd=state.spec.noise_sd,
     )
@@ -87,34 +114,90 @@ def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
         yield Remark("additivity", found.summary, levers, p_value=min(p_values))
 
 
-def _remark(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
+def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:
     """A check in words: what was seen, what it means, what to do."""
-    if check.kind == OUTLIER:
-        return _outlier(state, gathered, check)
-    stated = state.spec.noise_sd
-    assert stated is not None  # what this check is about
+    p_value, size, seen = check.p_value, check.size or 0.0, chance(check.p_value)
+    options = dict(state.spec.options)
+    match check.kind:
+        case "outlier":
+            return _outlier(gathered, check)
+        case "noise":
+            text = (
+                f"residuals have an sd of {size:.3g} where a noise of {state.spec.noise_sd:g} was stated ({seen}): the "
+                "certificate rests on the smaller one; restate the noise, or find what else makes outcomes differ"
+            )
+            return Remark(NOISE, text, p_value=p_value)
+        case "spread":
+            return _spread(state, gathered, runs, check)
+        case "drift":
+            text = (
+                f"outcomes change with time inside blocks, which explains {max(size, 0.0):.0%} of what effects leave "
+                f"({seen}): some levels may look better for having been run later; go on in shorter blocks, or restate "
+                "the noise so that it covers the change"
+            )
+            return Remark(DRIFT, text, p_value=p_value)
+        case "serial":
+            text = (
+                f"runs made one after the other are alike (correlation {size:.2g}, {seen}): days, lots or a slow "
+                "change make the noise of a comparison other than assumed; give the block size of a day, go on, or "
+                "restate the noise"
+            )
+            return Remark(SERIAL, text, p_value=p_value)
+        case "shape":
+            text = (
+                f"the noise is far from normal ({seen}), which may raise the failures of a certificate by about "
+                f"{min(size, 9.99):.0%} at this many runs; go on, or take another scale of the outcome, such as its "
+                "logarithm"
+            )
+            return Remark(SHAPE, text, p_value=p_value)
+        case "max_parents":
+            text = (
+                f"at least {size:.0f} levers matter where at most {options['max_parents']} were said to ({seen}): the "
+                "certificate counts too few; begin a study without that bound, with these runs as past data"
+            )
+            return Remark(PARENTS, text, p_value=p_value)
+    assert check.factor is not None  # what is left is about one lever
+    name = state.spec.inner.factors[check.factor].name
     text = (
-        f"residuals have an sd of {check.size:.3g} where a noise of {stated:g} was stated ({chance(check.p_value)}): "
-        f"the certificate rests on the smaller one; restate the noise, or find what else makes outcomes differ"
+        f"levers matter by less than {options['min_effect']:g}, which was said to be the least effect; the clearest is "
+        f"{name}, by about {size:.3g} ({seen}): effects that were taken for none may be lost; begin a study with a "
+        "smaller least effect, or none, with these runs as past data"
     )
-    return Remark(NOISE, text, p_value=check.p_value)
+    return Remark(EFFECT, text, (name,), p_value=p_value)
 
 
-def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
-    sizes = [float(gathered.values[run]) for run in check.runs]
+def _outlier(gathered: GatheredRuns, check: Check) -> Remark:
+    values = ", ".join(f"{gathered.values[run]:g}" for run in check.runs)
     trials = tuple(int(gathered.trial[run]) for run in check.runs if gathered.trial[run] >= 0)
     blocks = {int(gathered.block[run]) for run in check.runs}
     block = blocks.pop() + 1 if len(blocks) == 1 and min(blocks) >= 0 else None
     who = (
         f"trial {', '.join(map(str, trials))}" if trials else several(len(check.runs), "imported run", "imported runs")
     )
-    away = abs(check.size or 0.0)
     text = (
-        f"the outcome of {who}, {', '.join(f'{value:g}' for value in sizes)}, is {away:.3g} away from what all "
-        f"other runs say ({chance(check.p_value)}): one such outcome can decide everything; correct it if it was "
-        f"mistyped, exclude it if the run went wrong"
+        f"the outcome of {who}, {values}, is {abs(check.size or 0.0):.3g} away from what all other runs say "
+        f"({chance(check.p_value)}): one such outcome can decide everything; correct it if it was mistyped, exclude it "
+        "if the run went wrong"
     )
     return Remark(OUTLIER, text, trials=trials, block=block, p_value=check.p_value)
+
+
+def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:
+    names, block = tuple[str, ...](), None
+    if check.factor is not None and check.level is not None:
+        factor = state.fitted[check.factor]
+        names, where = (factor.name,), f"at {factor.name}={factor.levels[check.level]}"
+    else:
+        assert runs.constants is not None  # groups are levels or blocks
+        group = int(gathered.group[np.flatnonzero(runs.constants == check.block)[0]])
+        block = group + 1 if group < len(state.blocks) else None
+        where = f"in block {block}" if block is not None else "of imported runs"
+    text = (
+        f"outcomes {where} spread more than others, with an sd of {check.size:.3g} ({chance(check.p_value)}): "
+        "comparisons with them are less sure than the certificate counts; restate the noise by the larger one, or find "
+        "what makes them differ"
+    )
+    return Remark(SPREAD, text, names, block=block, p_value=check.p_value)
 
 
 def chance(p_value: float) -> str:

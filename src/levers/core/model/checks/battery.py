@@ -1,51 +1,98 @@
 """All checks of some runs in their order: outliers first, because one run imitates everything else."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from levers.core.model.additivity import MOST_RUNS, even_sample
-from levers.core.model.checks.check import NOISE, Check, Positions, Residual, Runs, noise_p_value
-from levers.core.model.checks.outliers import outliers
+from levers.core.model.checks import claims
+from levers.core.model.checks.check import Check, Positions, Residual, Runs, noise_p_value
+from levers.core.model.checks.order import drift, serial
+from levers.core.model.checks.outliers import CONTRADICTED, outliers
+from levers.core.model.checks.shape import shape
+from levers.core.model.checks.spread import noise, spread
 from levers.core.model.level_index import Numbers
 
+MANY_OUTLIERS = 3
+"""From so many outliers on the shape of the noise is judged with them: heavy tails look like many outliers."""
 _MOST_CELLS = 8_000_000  # numbers of a basis: runs looked at times parameters
 
 
-def check_runs(runs: Runs, outlier_level: float) -> tuple[Check, ...]:
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a user claims besides the noise. `owners` says which lever each factor of the fit belongs to."""
+
+    max_parents: int | None = None
+    min_effect: float | None = None
+    owners: tuple[int, ...] = ()
+
+
+def check_runs(
+    runs: Runs, outlier_level: float, failure_prob: float = 0.1, claimed: Claims | None = None
+) -> tuple[Check, ...]:
     """Every check that these runs allow, with p-values adjusted inside each check.
 
-    Runs that the search for outliers names, at this level, are left out of all others.
+    Runs that the search for outliers names, at this level, are left out of all others, so that what is said of them is
+    said of them alone. A stated noise that residuals contradict is not used by the other checks: they take the
+    residuals' own.
 
     >>> rng = np.random.default_rng(0)
     >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 6, dtype=np.int16)
     >>> runs = Runs(rows, rng.normal(0, 3, 24), (2, 2), noise_sd=1.0)
     >>> [(check.kind, check.p_value < 0.001) for check in check_runs(runs, 0.001)]
-    [('outlier', False), ('noise', True)]
+    [('outlier', False), ('noise', True), ('spread', False), ('drift', False), ('serial', False), ('shape', False)]
     """
     if runs.n_runs == 0:
         return ()
     model = runs.model()
-    at = _looked_at(model.residuals, model.fit.rank)
     few = np.unique(runs.outcomes).size <= 2  # yes or no: nothing is far from both
-    found = outliers(Residual.of(model, at), at, 0.0 if few else outlier_level, runs.noise_sd)
-    checks = [] if few else list(found.checks)
-    kept = np.setdiff1d(np.arange(runs.n_runs), found.named)
+    named: tuple[int, ...] = ()
+    checks: list[Check | None] = []
+    if not few:
+        at = _looked_at(model.residuals, model.fit.rank)
+        found = outliers(Residual.of(model, at), at, outlier_level, runs.noise_sd)
+        named = found.named
+        checks += found.checks
+    kept = np.setdiff1d(np.arange(runs.n_runs), named)
     looked = runs.at(kept[even_sample(len(kept), most_runs(model.fit.rank))])
-    left = Residual.of(looked.model())
-    checks += noise(left, runs.noise_sd)
-    return tuple(checks)
+    model = looked.model()
+    left = Residual.of(model)
+    stated = runs.noise_sd
+    holds = stated is not None and noise_p_value(left.square, left.dof, stated) >= CONTRADICTED
+    trusted = stated if holds else None
+    checks += [
+        noise(left, stated),
+        spread(looked, left, trusted),
+        drift(looked, left, trusted),
+        serial(looked, left),
+    ]
+    if not few:
+        checks.append(_shape(runs, looked, left, named, failure_prob, trusted is not None))
+    if claimed is not None:
+        checks += _claims(looked, claimed, trusted)
+    return tuple(check for check in checks if check is not None)
 
 
-def noise(left: Residual, noise_sd: float | None) -> Sequence[Check]:
-    """The stated noise against all residuals: RSS / sigma^2 is chi-squared on the degrees of freedom.
+def _shape(
+    runs: Runs, looked: Runs, left: Residual, named: Sequence[int], failure_prob: float, noise_is_known: bool
+) -> Check | None:
+    if len(named) >= MANY_OUTLIERS and runs.n_runs <= most_runs(left.basis.shape[1]):
+        looked, left = runs, Residual.of(runs.model())
+    return shape(looked, left, failure_prob, noise_is_known)
 
-    Too large a noise is no doubt: it costs runs and nothing else.
-    """
-    if noise_sd is None or left.dof < 1:
-        return ()
-    p_value = noise_p_value(left.square, left.dof, noise_sd)
-    return (Check(NOISE, left.square / noise_sd**2, p_value, size=float(np.sqrt(left.square / left.dof))),)
+
+def _claims(looked: Runs, claimed: Claims, noise_sd: float | None) -> list[Check | None]:
+    owners = claimed.owners or tuple(range(looked.n_factors))
+    found = claims.Estimated.of(looked.model(), owners, noise_sd)
+    if found is None:
+        return []
+    checks: list[Check | None] = []
+    if claimed.max_parents is not None:
+        checks.append(claims.max_parents(found, claimed.max_parents))
+    if claimed.min_effect is not None:
+        checks.append(claims.min_effect(found, claimed.min_effect))
+    return checks
 
 
 def most_runs(rank: int) -> int:

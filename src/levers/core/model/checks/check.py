@@ -78,11 +78,15 @@ class Runs:
 
     def at(self, which: Positions) -> "Runs":
         """Some of the runs."""
-        constants, days, ordered = (
-            None if part is None else part[which] for part in (self.constants, self.days, self.ordered)
+        return Runs(
+            self.codes[which],
+            self.outcomes[which],
+            self.n_levels,
+            None if self.constants is None else self.constants[which],
+            None if self.days is None else self.days[which],
+            None if self.ordered is None else self.ordered[which],
+            self.noise_sd,
         )
-        rows, y = self.codes[which], self.outcomes[which]
-        return Runs(rows, y, self.n_levels, constants, days, ordered, self.noise_sd)
 
     def model(self) -> Additive:
         """The additive fit of all these runs, with the constants of blocks as one more factor."""
