@@ -19,13 +19,13 @@ from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState
 
-ALARM = 0.003
+ALARM = 0.002
 """Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
 
 A false alarm costs trust and a larger study, so it should be far rarer than the failures that a study allows (10 %).
 `doubts.SHARES` has the shares of all checks.
 """
-AT_END, AT_LATER_ENDS = 0.6, 0.1
+AT_END, AT_LATER_ENDS = 0.7, 0.1
 """The parts of a check's share that are spent where a study ends, first and after it went on."""
 _CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not used to judge interactions
 _MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
@@ -227,7 +227,7 @@ def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
 def level_now(state: StudyState, share: float) -> float:
     """The p-value below which a check alarms now. Over all looks and ends these levels add up to the share.
 
-    Look b while runs are awaited has 0.3 / (b (b + 1)) of it, the first end 0.6, and end f, after a study went on,
+    Look b while runs are awaited has 0.2 / (b (b + 1)) of it, the first end 0.7, and end f, after a study went on,
     0.1 / (f (f - 1)): the check that a verdict rests on should see the most.
     """
     n_looks, n_ends = state.n_looks, state.n_ends

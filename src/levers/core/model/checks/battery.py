@@ -8,6 +8,7 @@ import numpy as np
 from levers.core.model.additivity import MOST_RUNS, even_sample
 from levers.core.model.checks import claims
 from levers.core.model.checks.check import Check, Positions, Residual, Runs, noise_p_value
+from levers.core.model.checks.nonadditivity import nonadditivity
 from levers.core.model.checks.order import drift, serial
 from levers.core.model.checks.outliers import CONTRADICTED, outliers
 from levers.core.model.checks.shape import shape
@@ -41,7 +42,8 @@ def check_runs(
     >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 6, dtype=np.int16)
     >>> runs = Runs(rows, rng.normal(0, 3, 24), (2, 2), noise_sd=1.0)
     >>> [(check.kind, check.p_value < 0.001) for check in check_runs(runs, 0.001)]
-    [('outlier', False), ('noise', True), ('spread', False), ('drift', False), ('serial', False), ('shape', False)]
+    [('outlier', False), ('noise', True), ('spread', False), ('drift', False), ('serial', False),
+    ('nonadditivity', False), ('shape', False)]
     """
     if runs.n_runs == 0:
         return ()
@@ -51,7 +53,7 @@ def check_runs(
     checks: list[Check | None] = []
     if not few:
         at = _looked_at(model.residuals, model.fit.rank)
-        found = outliers(Residual.of(model, at), at, outlier_level, runs.noise_sd)
+        found = outliers(Residual.of(model, at), runs.outcomes[at], at, outlier_level, runs.noise_sd)
         named = found.named
         checks += found.checks
     kept = np.setdiff1d(np.arange(runs.n_runs), named)
@@ -67,6 +69,7 @@ def check_runs(
         drift(looked, left, trusted),
         serial(looked, left),
     ]
+    checks.append(nonadditivity(model, left, runs.n_factors, trusted))
     if not few:
         checks.append(_shape(runs, looked, left, named, failure_prob, trusted is not None))
     if claimed is not None:

@@ -14,13 +14,14 @@ from levers.core.space import Codes
 
 Positions = NDArray[np.int64]
 """Positions of runs, or numbers of their blocks."""
-NOISE, OUTLIER, SPREAD, DRIFT, SERIAL, SHAPE, PARENTS, EFFECT = (
+NOISE, OUTLIER, SPREAD, DRIFT, SERIAL, SHAPE, NONADDITIVITY, PARENTS, EFFECT = (
     "noise",
     "outlier",
     "spread",
     "drift",
     "serial",
     "shape",
+    "nonadditivity",
     "max_parents",
     "min_effect",
 )
@@ -141,7 +142,8 @@ class Residual:
     def shifts(self, runs: Sequence[int]) -> Numbers:
         """How far runs are from what all others expect of them: (I - H_SS)^-1 e_S."""
         at = list(runs)
-        return np.asarray(np.linalg.solve(np.eye(len(at)) - self.basis[at] @ self.basis[at].T, self.values[at]))
+        room = np.eye(len(at)) - self.basis[at] @ self.basis[at].T
+        return np.asarray(np.linalg.lstsq(room, self.values[at], rcond=_ROOM)[0])
 
     def without(self, run: int) -> "Residual":
         """The same with an effect of its own for one run, which is leaving it out: its residual becomes 0.

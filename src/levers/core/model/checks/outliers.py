@@ -1,34 +1,50 @@
 """Runs whose outcomes are far from what all others say: left out one by one, or two or three that hide each other."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import comb
+from dataclasses import dataclass, replace
+from math import comb, log
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
 from levers.core.model.additivity import f_ratio
 from levers.core.model.checks.check import OUTLIER, Check, Positions, Residual, noise_p_value
+from levers.core.model.level_index import Numbers
 
 MOST_OUTLIERS = 10
-"""Runs named at most; of more the check says that there are more."""
+"""Runs named at most; more are a matter of the noise's shape."""
 CONTRADICTED = 0.001
 """The p-value below which a stated noise is not used to judge anything else."""
 _MOST_TOGETHER = 3  # runs that may hide each other
 _BEGINNINGS = 8  # first runs that sets of two and three are begun with
+_CONFUSED = 4.0  # variances by which leaving out another run may be worse before the two are told apart
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """Positions of the runs named, each with its check; the residuals without them. `checks` is never empty if there
-    was anything to test: where no run is named, it holds the most unusual one."""
+    """Positions of the runs named, the checks, and the residuals without these runs.
+
+    Each run named has a check of its own. Where none is, one check has the set that is least unlikely to be wrong.
+    """
 
     named: tuple[int, ...]
     checks: tuple[Check, ...]
     left: Residual
 
 
-def outliers(left: Residual, positions: Positions, level: float, noise_sd: float | None = None) -> Outliers:
+@dataclass(frozen=True)
+class _Set:
+    """Runs that are left out together, what is left without them, and how unusual they are."""
+
+    members: list[int]
+    after: Residual
+    statistic: float
+    p_value: float
+
+
+def outliers(
+    left: Residual, outcomes: Numbers, positions: Positions, level: float, noise_sd: float | None = None
+) -> Outliers:
     """Name the runs that do not belong, at this level over all sets of one, two or three runs.
 
     Leaving out a set S of i runs takes G off the squares. For a set fixed in advance
@@ -37,76 +53,103 @@ def outliers(left: Residual, positions: Positions, level: float, noise_sd: float
 
     is an F on i and nu - i degrees of freedom, for one run the square of its externally studentised residual; with a
     stated noise G / sigma^2 is chi-squared on i. The p-value is multiplied by the number of sets and by 2^i, so that it
-    holds for the worst set of all sizes. A stated noise is used only if it holds without the runs that it names: with a
-    noise stated too low every run would be an outlier. `positions` are those of the residuals among all runs.
+    holds for the worst set of all sizes, and by 2 where both statistics are used. What only the stated noise finds
+    counts if that noise holds without the runs named, and explains the residuals better than a larger noise would.
+    `outcomes` and `positions` are those of the residuals' runs; the run further from the middle is named if two of one
+    setting differ, and nothing else tells which is wrong.
 
     >>> from levers.core.model.additivity import Additive
     >>> y = np.random.default_rng(0).normal(size=24) + 70
     >>> y[[5, 11]] *= 10
     >>> model = Additive.of([[0], [1]] * 12, y, [2])
-    >>> outliers(Residual.of(model), np.arange(24), level=0.001).named
+    >>> outliers(Residual.of(model), y, np.arange(24), level=0.001).named
     (5, 11)
     """
-    found = _search(left, positions, level / (1 if noise_sd is None else 2), None)
-    if noise_sd is not None:
-        more = _search(found.left, positions, level / 2, noise_sd)
-        named = (*found.named, *more.named)
-        holds = noise_p_value(more.left.square, more.left.dof, noise_sd) >= CONTRADICTED
-        if more.named and holds:
-            found = Outliers(named, (*(c for c in found.checks if found.named), *more.checks), more.left)
-        elif not found.named and not more.named and more.checks and holds:
-            found = min(found, more, key=lambda o: o.checks[0].p_value if o.checks else 2.0)
-        factor = 2.0
-    else:
-        factor = 1.0
-    checks = tuple(
-        Check(c.kind, c.statistic, min(1.0, factor * c.p_value), size=c.size, runs=c.runs) for c in found.checks
-    )
+    away = np.abs(outcomes - np.median(outcomes)) if len(outcomes) else outcomes
+    if noise_sd is None:
+        return _search(left, away, positions, level, None)
+    found = _search(left, away, positions, level / 2, None)
+    more = _search(found.left, away, positions, level / 2, noise_sd)
+    if _is_better(found.left, more, noise_sd):
+        kept = found.checks if found.named else ()
+        found = Outliers((*found.named, *more.named), (*kept, *more.checks), more.left)
+    checks = tuple(replace(check, p_value=min(1.0, 2 * check.p_value)) for check in found.checks)
     return Outliers(found.named, checks, found.left)
 
 
-def _search(left: Residual, positions: Positions, level: float, noise_sd: float | None) -> Outliers:
+def _is_better(left: Residual, found: Outliers, noise_sd: float) -> bool:
+    """Whether outliers explain residuals better than a larger noise does, by likelihoods that pay for what they fit.
+
+    Outliers: -RSS' / (2 sigma^2), less the log of the number of sets and of each shift in sds. A larger noise, s^2 =
+    RSS / nu: -(nu / 2) (log(s^2 / sigma^2) + 1), less log(nu) / 2.
+    """
+    if not found.named or noise_p_value(found.left.square, found.left.dof, noise_sd) < CONTRADICTED:
+        return False
+    shifts = sum(log(1 + abs(check.size or 0.0) / noise_sd) for check in found.checks)
+    n_sets = comb(left.n_runs, len(found.named))
+    outlying = -found.left.square / (2 * noise_sd**2) - log(n_sets) - shifts
+    ratio = max(left.square / (left.dof * noise_sd**2), 1.0)
+    return outlying > -left.dof / 2 * (log(ratio) + 1) - log(left.dof) / 2
+
+
+def _search(left: Residual, away: Numbers, positions: Positions, level: float, noise_sd: float | None) -> Outliers:
     """Name sets of runs while there is one that is unusual at this level."""
     named, checks = list[int](), list[Check]()
-    while True:
-        best: tuple[float, list[int], Residual, Check] | None = None
-        for members, after in _candidates(left):
-            i, n = len(members), left.n_runs - len(named)
-            if after.dof < (1 if noise_sd is None else 0) or left.is_exact:
-                continue
-            gain = max(left.square - after.square, 0.0)
-            if noise_sd is None:
-                statistic = f_ratio(gain, i, after.square, after.dof)
-                p_value = float(fdtrc(i, after.dof, statistic))
-            else:
-                statistic = gain / noise_sd**2
-                p_value = float(chdtrc(i, statistic))
-            p_value = min(1.0, p_value * comb(n, i) * 2**i)
-            which = tuple(int(positions[m]) for m in members)
-            check = Check(OUTLIER, statistic, p_value, float(left.shifts(members)[0]), which)
-            if best is None or p_value < best[0]:
-                best = p_value, members, after, check
-            if p_value < level:
-                break  # the smallest set that is unusual: nobody else is blamed with it
-        if best is None:
-            return Outliers(tuple(int(positions[m]) for m in named), tuple(checks), left)
-        p_value, members, after, check = best
-        if p_value >= level:
-            return Outliers(tuple(int(positions[m]) for m in named), tuple(checks) if named else (check,), left)
+    while len(named) < MOST_OUTLIERS and not left.is_exact:
+        found = _most_unusual(left, left.n_runs - len(named), level, noise_sd)
+        if found is None:
+            break
+        members = found.members
+        if len(members) == 1:
+            members = [_furthest(left, found, away, noise_sd)]
+            found = replace(found, after=left.without(members[0]))
+        shifts, places = left.shifts(members), [int(positions[run]) for run in members]
+        if found.p_value >= level:
+            if not named:
+                checks.append(Check(OUTLIER, found.statistic, found.p_value, float(shifts[0]), tuple(places)))
+            break
         named += members
         checks += [
-            Check(OUTLIER, check.statistic, p_value, float(shift), (int(positions[m]),))
-            for m, shift in zip(members, left.shifts(members), strict=True)
+            Check(OUTLIER, found.statistic, found.p_value, float(shift), (place,))
+            for shift, place in zip(shifts, places, strict=True)
         ]
-        left = after
-        if len(named) >= MOST_OUTLIERS:
-            return Outliers(tuple(int(positions[m]) for m in named), tuple(checks), left)
+        left = found.after
+    return Outliers(tuple(int(positions[run]) for run in named), tuple(checks), left)
+
+
+def _most_unusual(left: Residual, n: int, level: float, noise_sd: float | None) -> _Set | None:
+    """The smallest set that is unusual at this level, so that nobody else is blamed with it; or the least likely."""
+    best: _Set | None = None
+    for members, after in _candidates(left):
+        i, gain = len(members), max(left.square - after.square, 0.0)
+        if after.dof < (1 if noise_sd is None else 0):
+            break
+        if noise_sd is None:
+            statistic = f_ratio(gain, i, after.square, after.dof)
+            p_value = float(fdtrc(i, after.dof, statistic))
+        else:
+            statistic = gain / noise_sd**2
+            p_value = float(chdtrc(i, statistic))
+        found = _Set(members, after, statistic, min(1.0, p_value * comb(n, i) * 2**i))
+        if best is None or found.p_value < best.p_value:
+            best = found
+        if found.p_value < level:
+            break
+    return best
+
+
+def _furthest(left: Residual, found: _Set, away: Numbers, noise_sd: float | None) -> int:
+    """Of the runs that may as well be left out as the one found, that with the outcome furthest from the middle."""
+    variance = noise_sd**2 if noise_sd is not None else found.after.square / max(found.after.dof, 1)
+    gains = left.gains
+    alike = np.flatnonzero((gains > 0) & (gains >= gains[found.members[0]] - _CONFUSED * variance))
+    alike = alike[np.argsort(-gains[alike], kind="stable")]
+    return int(alike[np.argmax(away[alike])])
 
 
 def _candidates(left: Residual) -> Iterator[tuple[list[int], Residual]]:
     """The run whose leaving out takes most off the squares; then two and three of which the same holds, nearly."""
-    firsts = np.argsort(-left.gains, kind="stable")[:_BEGINNINGS].tolist()
-    firsts = [run for run in firsts if left.gains[run] > 0]
+    firsts = [run for run in np.argsort(-left.gains, kind="stable")[:_BEGINNINGS].tolist() if left.gains[run] > 0]
     sets = [([run], left.without(run)) for run in firsts]
     if sets:
         yield sets[0]
