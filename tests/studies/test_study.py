@@ -393,6 +393,54 @@ class TestOptimize:
         assert study.optimize(lambda run: 0.0, timeout=1e-9) is None
         assert study.status().n_running == 0
 
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_it_stops_after_so_many_runs_or_when_it_is_told_to(self, workers: int) -> None:
+        study = new()
+        assert study.optimize(lambda run: 0.0, n_runs=5, workers=workers) is None
+        assert (study.status().n_complete, study.status().n_running) == (5, 0)
+        assert study.optimize(lambda run: 0.0, until=lambda it: it.state.n_complete >= 8, workers=workers) is None
+        assert 8 <= study.status().n_complete <= 8 + workers - 1
+        assert study.status().n_running == 0
+
+    def test_one_worker_is_the_thread_that_calls(self) -> None:
+        threads = set()
+
+        def fn(_: object) -> float:
+            threads.add(threading.current_thread())
+            return 0.0
+
+        new().optimize(fn, n_runs=3)
+        assert threads == {threading.current_thread()}
+
+    def test_an_interrupt_while_an_outcome_is_kept_does_not_lose_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        study = new()
+        tell = study.tell_many
+        calls = []
+
+        def interrupted(outcomes: object) -> int:
+            calls.append(outcomes)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return tell(outcomes)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(study, "tell_many", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            study.optimize(lambda run: 4.0)
+        assert (study.status().n_complete, study.status().n_running) == (1, 0)
+
+    def test_a_named_worker_goes_on_with_what_it_had(self) -> None:
+        study = new()
+        mine, theirs = study.ask(2, worker="bench 1"), study.ask(worker="bench 2")
+        made: list[levers.Assignment] = []
+
+        def fn(run: levers.Assignment) -> float:
+            made.append(run)
+            return 0.0
+
+        assert study.optimize(fn, worker="bench 1", n_runs=3) is None
+        assert made[:2] == [trial.params for trial in mine]
+        assert [trial.number for trial in study.running()] == [theirs[0].number]
+
     def test_a_function_that_never_gives_a_number_is_given_up(self) -> None:
         with pytest.warns(NoOutcomeWarning), pytest.raises(StudyError, match="gave no outcome"):
             new().optimize(lambda run: math.nan)

@@ -4,9 +4,9 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from levers.studies.state import Correction, Exclusion, StudyState, Trial
 
 Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 """Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
+
+T = TypeVar("T")
 
 MOST_FAILURES = 20
 """Runs that may give NaN in a row before `optimize` gives up."""
@@ -132,29 +134,45 @@ class AnyStudy(ABC):
         *,
         workers: int = 1,
         timeout: float | None = None,
+        n_runs: int | None = None,
+        until: "Callable[[AnyStudy], bool] | None" = None,
         lease: float | None = None,
-        progress: bool = False,
+        worker: str | None = None,
+        progress: bool | None = None,
     ) -> Verdict | None:
-        """Run `fn` on what the study asks for, until there is a verdict, or None when `timeout` seconds are over.
+        """Run `fn` on what the study asks for, until there is a verdict; None when this call stops before that.
 
-        `workers` calls run at the same time, in threads of this process, and outcomes are told as they come; other
-        processes may work on the same study.
+        It stops after `timeout` seconds, after `n_runs` runs, or when `until(study)` is true, which is asked before
+        each run. Calls under way are waited for and told.
+
+        One worker calls `fn` in this thread; more do so at the same time, in threads of this process, and outcomes are
+        told as they come. Other processes may work on the same study. With a name of its own (`worker`) a process that
+        was killed and is started again goes on with the runs it had. Progress is shown in a terminal, if not said
+        otherwise.
         """
         check_count("workers", workers)
         if timeout is not None:
             check_positive("timeout", timeout)
+        if n_runs is not None:
+            check_count("n_runs", n_runs)
         if not callable(fn):
             raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
-        until = None if timeout is None else time.monotonic() + timeout
-        with progress_bar(f"{self.name} runs", None, shown=progress) as advance, ThreadPoolExecutor(workers) as pool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        calls: Executor = _Here() if workers == 1 else ThreadPoolExecutor(workers)
+        with progress_bar(f"{self.name} runs", None, shown=progress) as advance, calls:
             under_way: dict[Future[float], Trial] = {}
-            pause, waited, said, failures = _SHORTEST_WAIT, 0.0, False, 0
+            left = [] if worker is None else self.running(worker)
+            pause, waited, said, failures, n_begun = _SHORTEST_WAIT, 0.0, False, 0, 0
             try:
                 while True:
-                    over = until is not None and time.monotonic() >= until
-                    free = 0 if over else workers - len(under_way)
-                    asked = self.ask(free, lease=lease) if free else []
-                    under_way |= {pool.submit(fn, trial.params): trial for trial in asked}
+                    over = deadline is not None and time.monotonic() >= deadline
+                    free = (
+                        workers - len(under_way) if n_runs is None else min(workers - len(under_way), n_runs - n_begun)
+                    )
+                    over = over or n_begun == n_runs or (until is not None and free > 0 and until(self))
+                    asked = [] if over or not free else left[:free] or self.ask(free, worker=worker, lease=lease)
+                    left, n_begun = left[len(asked) :], n_begun + len(asked)
+                    under_way |= {calls.submit(fn, trial.params): trial for trial in asked}
                     if not under_way:  # finished, or others have the rest of the block
                         if self.is_finished:
                             break
@@ -180,6 +198,18 @@ class AnyStudy(ABC):
                     _salvage(self, trial, future)
                 raise
         return self.verdict()
+
+
+class _Here(Executor):
+    """Calls that are made at once, in the thread that submits them: there Ctrl-C reaches the function itself."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        made: Future[T] = Future()
+        try:
+            made.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            made.set_exception(error)
+        return made
 
 
 def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
@@ -237,7 +267,11 @@ def _finish(study: AnyStudy, trial: Trial, future: "Future[float]") -> bool:
         _let_go(study, trial, f"{type(error).__name__}: {error}")
         raise
     with suppress(TrialError):  # its lease ran out and another worker was faster
-        study.tell(trial, value)
+        try:
+            study.tell(trial, value)
+        except KeyboardInterrupt:  # while it was being kept: once more, which changes nothing if it was kept
+            study.tell(trial, value)
+            raise
     return value == value
 
 
