@@ -1,8 +1,16 @@
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import levers
-from levers.errors import InvalidOutcomeError, InvalidSettingError, UnknownAlgorithmError
+from levers.errors import InvalidOutcomeError, InvalidSettingError, StudyError, UnknownAlgorithmError
+from levers.experiments.optimize import WORKER
+from levers.studies.run import AnyStudy
 
 SPACE = {"heat": ["low", "mid", "high"], "shift": ["day", "night"]}
 
@@ -42,6 +50,32 @@ def test_a_progress_bar_goes_to_standard_error(capsys: pytest.CaptureFixture[str
     assert "cfs runs" in err
 
 
+class Terminal(io.StringIO):
+    """What a person sees, or a file that takes its place."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_where_somebody_sees_it(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Terminal(False), Terminal(is_terminal)
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+
+    def printing(run: levers.Assignment) -> float:
+        sys.stdout.write("measured\n")
+        return float(run.codes[0])
+
+    verdict = levers.optimize(printing, SPACE, tolerance=1.0, noise_sd=0.5)
+    assert ("cfs runs" in err.getvalue()) == is_terminal
+    assert out.getvalue().count("measured") == verdict.n_runs, "what is printed arrives where it was sent"
+
+
 @pytest.mark.parametrize(
     ("kwargs", "error", "message"),
     [
@@ -59,7 +93,7 @@ def test_wrong_input_is_refused_before_the_function_is_called(
     line = Line()
     settings = {"tolerance": 0.5, "noise_sd": 0.5, **kwargs}
     with pytest.raises(error, match=message):
-        levers.optimize(line, SPACE, **settings)  # type: ignore[arg-type]
+        levers.optimize(line, SPACE, **settings)  # type: ignore[call-overload]
     assert line.calls == 0
 
 
@@ -68,7 +102,7 @@ def test_a_function_that_returns_nonsense_is_named(value: object, message: str) 
     with pytest.raises(InvalidOutcomeError, match=message):
         levers.optimize(lambda run: value, SPACE, tolerance=0.5, noise_sd=0.5)  # type: ignore[arg-type, return-value]
     with pytest.raises(InvalidSettingError, match="fn must be a function"):
-        levers.optimize(3, SPACE, tolerance=0.5, noise_sd=0.5)  # type: ignore[arg-type]
+        levers.optimize(3, SPACE, tolerance=0.5, noise_sd=0.5)  # type: ignore[call-overload]
 
 
 def test_a_budget_and_unknown_noise_need_no_other_number() -> None:
@@ -90,3 +124,106 @@ def test_a_minimised_verdict_can_be_verified() -> None:
     verdict = levers.optimize(remembered, SPACE, tolerance=0.5, noise_sd=0.5, goal="minimize", seed=2)
     assert levers.verify(verdict, kept).ok
     assert not levers.verify(verdict, [-y for y in kept]).ok
+
+
+class Stopped(Line):
+    """A line that breaks down at one of its runs."""
+
+    def __init__(self, at: int, error: type[BaseException]) -> None:
+        super().__init__()
+        self.at, self.error = at, error
+
+    def __call__(self, run: levers.Assignment) -> float:
+        value = super().__call__(run)
+        if self.calls == self.at:
+            raise self.error
+        return value
+
+
+ASKED: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 3}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError, SystemExit])
+class TestRunsAreNeverLost:
+    def test_in_memory_the_exception_has_them(self, error: type[BaseException]) -> None:
+        with pytest.raises(error) as caught:
+            levers.optimize(Stopped(10, error), SPACE, **ASKED)
+        study = caught.value.study  # type: ignore[attr-defined]
+        assert study.status().n_complete == 9
+        assert study.status().n_running == 0
+        assert "9 runs are kept in memory" in caught.value.__notes__[0]
+        line = Line()
+        verdict = study.optimize(line)
+        assert verdict.n_runs == 9 + line.calls
+        assert verdict.assignment["heat"] == "mid"
+
+    def test_in_a_storage_the_same_call_goes_on(self, error: type[BaseException], tmp_path: Path) -> None:
+        kept: dict[str, Any] = {"name": "line", "storage": f"sqlite:///{tmp_path}/levers.db", **ASKED}
+        with pytest.raises(error) as caught:
+            levers.optimize(Stopped(10, error), SPACE, **kept)
+        assert "9 runs are kept in sqlite:///" in caught.value.__notes__[0]
+        assert "make the same call again" in caught.value.__notes__[0]
+        line = Line()
+        verdict = levers.optimize(line, SPACE, **kept)
+        assert verdict.n_runs == 9 + line.calls
+        assert levers.optimize(Line(), SPACE, **kept) == verdict
+        assert levers.list_studies(kept["storage"]) == ["line"]
+
+
+def test_what_the_note_says_works(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/levers.db"
+    with pytest.raises(ZeroDivisionError) as caught:
+        levers.optimize(Stopped(5, ZeroDivisionError), SPACE, budget=20, name="it's", storage=storage)
+    call = re.search(r"levers\.load_study\(.*\)$", caught.value.__notes__[0])
+    assert call is not None
+    assert eval(call[0], {"levers": levers, "fn": Line()}).n_runs == 20
+
+
+def test_a_process_that_was_killed_goes_on_with_the_run_it_had(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/levers.db"
+    study = levers.create_study("line", SPACE, storage=storage, **ASKED)
+    trial = study.ask(worker=WORKER)[0]
+    runs: list[levers.Assignment] = []
+    line = Line()
+
+    def remembered(run: levers.Assignment) -> float:
+        runs.append(run)
+        return line(run)
+
+    verdict = levers.optimize(remembered, SPACE, name="line", storage=storage, **ASKED)
+    assert runs[0] == trial.params
+    assert verdict.n_runs == len(runs) == study.status().n_complete
+
+
+def test_other_settings_are_another_study() -> None:
+    kept: dict[str, Any] = {"name": "line", "storage": levers.MemoryStorage()}
+    levers.optimize(Line(), SPACE, budget=12, **kept)
+    with pytest.raises(StudyError, match="budget was 12 and is 13 here; take another name"):
+        levers.optimize(Line(), SPACE, budget=13, **kept)
+    with pytest.raises(StudyError, match="other settings: space, goal was 'maximize' and is 'minimize' here"):
+        levers.optimize(Line(), {"heat": [1, 2]}, budget=12, goal="minimize", **kept)
+    with pytest.raises(InvalidSettingError, match="storage is missing"):
+        levers.optimize(Line(), SPACE, budget=12, name="line")
+    with pytest.raises(InvalidSettingError, match="name is missing"):
+        levers.optimize(Line(), SPACE, budget=12, storage=levers.MemoryStorage())
+
+
+def test_a_call_may_stop_before_the_verdict() -> None:
+    line, storage = Line(), levers.MemoryStorage()
+
+    def go_on(n_runs: int | None = None, until: Any = None) -> levers.Verdict | None:
+        return levers.optimize(line, SPACE, budget=30, name="line", storage=storage, n_runs=n_runs, until=until)
+
+    def enough(study: AnyStudy) -> bool:
+        return study.state.n_complete >= 15
+
+    assert go_on(n_runs=7) is None
+    assert line.calls == 7
+    assert go_on(until=enough) is None
+    assert line.calls == 15
+    verdict = go_on()
+    assert verdict is not None
+    assert verdict.n_runs == line.calls == 30
+    assert go_on(n_runs=1) == verdict
+    with pytest.raises(InvalidSettingError, match="its runs would be lost"):
+        levers.optimize(line, SPACE, budget=30, n_runs=7)  # type: ignore[call-overload]

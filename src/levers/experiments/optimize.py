@@ -1,20 +1,65 @@
 """Optimise any Python function of an assignment."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
+from typing import Any, overload
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
-from levers.algorithms.registry import DEFAULT_ALGORITHM, make_algorithm
+from levers.algorithms.base import Verdict
+from levers.algorithms.registry import DEFAULT_ALGORITHM
 from levers.core.space import Assignment, Level, Space
-from levers.core.validation import check_choice, check_count
-from levers.errors import InvalidOutcomeError, InvalidSettingError
-from levers.progress import progress_bar
-from levers.studies.settings import GOALS
+from levers.errors import InvalidOutcomeError, InvalidSettingError, LeversError, StudyError, StudyExistsError
+from levers.studies.library import create_study, load_study
+from levers.studies.run import AnyStudy
+from levers.studies.spec import StudySpec
+from levers.studies.storage.base import Storage
+from levers.studies.study import Study
+
+WORKER = "levers.optimize"
+"""Who has the runs of a function. When the call is made again, it goes on with those that it had."""
+
+
+@overload
+def optimize(
+    fn: Callable[[Assignment], float],
+    space: Space | Mapping[str, Sequence[Level]],
+    *,
+    tolerance: float | None = None,
+    noise_sd: float | None = None,
+    failure_prob: float = 0.1,
+    goal: str = "maximize",
+    algorithm: str = DEFAULT_ALGORITHM,
+    seed: int | None = None,
+    name: str | None = None,
+    storage: str | Storage | None = None,
+    progress: bool | None = None,
+    timeout: None = None,
+    n_runs: None = None,
+    until: None = None,
+    **options: Any,
+) -> Verdict: ...
+
+
+@overload
+def optimize(
+    fn: Callable[[Assignment], float],
+    space: Space | Mapping[str, Sequence[Level]],
+    *,
+    tolerance: float | None = None,
+    noise_sd: float | None = None,
+    failure_prob: float = 0.1,
+    goal: str = "maximize",
+    algorithm: str = DEFAULT_ALGORITHM,
+    seed: int | None = None,
+    name: str,
+    storage: str | Storage,
+    progress: bool | None = None,
+    timeout: float | None = None,
+    n_runs: int | None = None,
+    until: Callable[[AnyStudy], bool] | None = None,
+    **options: Any,
+) -> Verdict | None: ...
 
 
 def optimize(
@@ -27,15 +72,28 @@ def optimize(
     goal: str = "maximize",
     algorithm: str = DEFAULT_ALGORITHM,
     seed: int | None = None,
-    progress: bool = False,
+    name: str | None = None,
+    storage: str | Storage | None = None,
+    progress: bool | None = None,
+    timeout: float | None = None,
+    n_runs: int | None = None,
+    until: Callable[[AnyStudy], bool] | None = None,
     **options: Any,
-) -> Verdict:
+) -> Verdict | None:
     """Find the assignment at which a noisy function is best, up to `tolerance`, except with `failure_prob`.
 
     `fn` takes an assignment (a mapping of factor names to levels) and returns one noisy number; `noise_sd` is the
     standard deviation of that noise, estimated when it is not given. Instead of a tolerance, `budget=200` spends that
-    many runs. Other options go to the algorithm too, for example `max_parents=3`.
+    many runs. It takes all settings of `create_study`, and other options go to the algorithm, for example
+    `max_parents=3`.
 
+    With a `name` and a `storage`, as in `storage="sqlite:///levers.db"`, every run is kept as it is made, and the same
+    call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
+    as `Study.optimize` does: after `timeout` seconds, after `n_runs` runs of this call, or when `until(study)` is true.
+    It returns None then. Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception
+    has them, as `error.study`. Progress is shown in a terminal, if not said otherwise.
+
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> def yield_of(run):
     ...     return {"low": 0.0, "high": 2.0}[run["heat"]] + 0.5 * rng.normal()
@@ -44,39 +102,104 @@ def optimize(
     >>> verdict.assignment["heat"], verdict.parents
     ('high', ('heat',))
     """
-    check_choice("goal", goal, GOALS)
     if not callable(fn):
         raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
-    problem = Problem(Space.of(space), tolerance, failure_prob, noise_sd)
-    chosen = make_algorithm(algorithm, problem, **options)
-    if seed is not None:
-        check_count("seed", seed, 0)
-    sign = 1.0 if goal == "maximize" else -1.0
-
-    with progress_bar(f"{algorithm} runs", None, shown=progress) as advance:
-
-        def outcomes_of(batch: Batch) -> tuple[Batch, ArrayLike]:
-            if not batch.is_global:
-                raise InvalidSettingError(f"{algorithm} watches without setting, which a function cannot do; try modl")
-            outcomes = []
-            for run in problem.space.assignments(batch.codes):
-                value = fn(run)
-                if not (isinstance(value, float) and math.isfinite(value)):
-                    value = _number(value, run)
-                outcomes.append(sign * value)
-                if progress:
-                    advance(1, batch.stage)
-            return batch, outcomes
-
-        return replace(run_to_verdict(chosen, outcomes_of, np.random.default_rng(seed)), goal=goal)
+    if (name is None) != (storage is None):
+        missing = "name" if name is None else "storage"
+        raise InvalidSettingError(
+            "to keep the runs, give a storage and a name: when the call is made again, it goes on with the study of "
+            f"that name; {missing} is missing",
+            field=missing,
+        )
+    if storage is None and (timeout, n_runs, until) != (None, None, None):
+        raise InvalidSettingError(
+            "a call that may stop before the verdict needs name= and storage=, or its runs would be lost",
+            field="storage",
+        )
+    given = {"tolerance": tolerance, "noise_sd": noise_sd, "failure_prob": failure_prob, "goal": goal}
+    given |= {"algorithm": algorithm, "seed": seed, **options}
+    study = _begun(name or algorithm, space, storage, given)
+    with _kept(study, in_memory=storage is None):
+        return study.optimize(
+            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, worker=WORKER, progress=progress
+        )
 
 
-def _number(value: object, run: Assignment) -> float:
-    """What a function returned, as a finite number, or an error that says at which run."""
+def _begun(
+    name: str, space: Space | Mapping[str, Sequence[Level]], storage: str | Storage | None, given: Mapping[str, Any]
+) -> Study:
+    """The study of that name: a new one, or one that was begun before and asks for the same."""
     try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidOutcomeError(f"the function returned {value!r} at {dict(run)}; it must be a number") from None
-    if not math.isfinite(number):
-        raise InvalidOutcomeError(f"the function returned {number} at {dict(run)}; it must be finite")
-    return number
+        return create_study(name, space, storage=storage, **given)
+    except StudyExistsError:
+        assert storage is not None  # memory is empty
+    found = load_study(name, storage)
+    wanted = create_study(name, space, **given).spec
+    if given["seed"] is None:
+        wanted = replace(wanted, seed=found.spec.seed)
+    before, now = _settings(found.spec), _settings(wanted)
+    differ = [
+        key if key in _LONG else f"{key} was {before.get(key)!r} and is {now.get(key)!r} here"
+        for key in {**before, **now}
+        if before.get(key) != now.get(key)
+    ]
+    if differ:
+        raise StudyError(
+            f"the study {name!r} in {found.storage.url} was begun with other settings: {', '.join(differ)}; take "
+            f"another name, or go on with it as it is: levers.load_study({name!r}, ...).optimize(fn)"
+        )
+    return found
+
+
+_LONG = ("space", "forbidden", "merged")
+"""Settings that are too long to be quoted in a message."""
+
+
+def _settings(spec: StudySpec) -> dict[str, Any]:
+    """What a study was asked for, the options of its algorithm among the rest."""
+    return {one.name: getattr(spec, one.name) for one in fields(spec) if one.name != "options"} | dict(spec.options)
+
+
+@contextmanager
+def _kept(study: Study, *, in_memory: bool) -> Iterator[None]:
+    """Whatever goes wrong inside, the runs are kept: the exception has the study and says how to go on."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(AttributeError, TypeError):  # an exception may refuse attributes
+            error.study = study  # type: ignore[attr-defined]
+        with suppress(LeversError):  # a storage that is gone is an error already
+            error.add_note(_how_to_go_on(study, in_memory))
+        raise
+
+
+def _how_to_go_on(study: Study, in_memory: bool) -> str:
+    n_runs, where = study.status().n_complete, study.storage.url
+    kept = f"levers: {'1 run is' if n_runs == 1 else f'{n_runs:,} runs are'} kept in {where}"
+    if in_memory:
+        return (
+            f"{kept}, in the `study` of this exception. To go on in the same session: import sys; "
+            "sys.last_value.study.optimize(fn). With name= and storage= runs outlive the session"
+        )
+    return (
+        f"{kept}. To go on, make the same call again, or levers.load_study({study.name!r}, {where!r})"
+        f".optimize(fn, worker={WORKER!r})"
+    )
+
+
+def _numbers_of(fn: Callable[[Assignment], float]) -> Callable[[Assignment], float]:
+    """The function, held to finite numbers: an error says at which run it returned something else."""
+
+    def checked(run: Assignment) -> float:
+        value = fn(run)
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise InvalidOutcomeError(f"the function returned {value!r} at {dict(run)}; it must be a number") from None
+        if not math.isfinite(number):
+            raise InvalidOutcomeError(f"the function returned {number} at {dict(run)}; it must be finite")
+        return number
+
+    return checked
