@@ -113,11 +113,12 @@ class Client:
         *,
         tolerance: float | None = None,
         failure_prob: float = 0.1,
-        noise_sd: float | None = 1.0,
+        noise_sd: float | None = None,
         expected_noise: float | None = None,
         max_parents: int | None = None,
         min_effect: float | None = None,
         budget: int | None = None,
+        block_size: int | None = None,
         effect_sd: float | None = None,
         certificate: str = "slippage",
     ) -> Plan:
