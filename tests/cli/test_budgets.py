@@ -1,12 +1,15 @@
 """Studies and plans with a budget on the command line: what runs serve, what they do, and nothing certified."""
 
 import json
+import math
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import levers
 from levers.cli.app import app
 from levers.errors import InvalidSettingError, LeversError
 from levers.studies.library import load_study
@@ -70,14 +73,33 @@ def test_the_aim_of_a_study() -> None:
 
 def test_a_plan_for_a_budget() -> None:
     printed = said("plan --levels 3x4 --budget 24")
-    assert "4 factors, 24 runs" in printed
+    assert "4 levers, 24 runs, noise not known" in printed
     assert "at most" not in printed
-    assert "Noise sd 1 assumed; give --noise-sd or --expected-noise." in printed
+    assert "everything is for one of sd 1, and grows with it. --expected-noise plans for another" in printed
+    assert "days" not in printed
     few = said("plan --levels 4x10 --budget 5 --expected-noise 2")
     assert "5 nothing" in few
     assert "Fewer than 32 runs certify nothing" in few
-    assert "assumed" not in few
+    assert "noise sd 2 expected, and learned by the study" in few
+    assert "--expected-noise" not in few
     found = json.loads(said("plan --levels 3x4 --budget 24 --format json"))
     assert [row["runs"] for row in found["budgets"]] == [12, 24, 48]
     assert found["worst_case_runs"] == 24
-    assert "Noise sd 1 assumed" in said("plan --levels 3x4 --tolerance 1")
+    assert found["noise_known"] is False
+    known = said("plan --levels 3x4 --budget 24 --noise-sd 2 --per-day 5")
+    assert "4 levers, 24 runs, noise sd 2" in known
+    assert "not known" not in known
+    assert re.search(r" 24 5 within .* 48 10 within ", known)
+
+
+def test_a_plan_for_a_tolerance_where_the_noise_is_not_known() -> None:
+    printed = said("plan --levels 3x4 --tolerance .5 --per-day 7")
+    assert "noise not known" in printed
+    for noise in (0.25, 0.5, 1.0, 2.0):
+        found = levers.plan([3] * 4, tolerance=0.5, expected_noise=noise)
+        likely, worst = found.runs_if_few_matter, found.worst_case_runs
+        days = f"{math.ceil(likely / 7):,} {math.ceil(worst / 7):,}"
+        assert f" {noise:g} {likely:,} {worst:,} {days} " in printed
+    expected = said("plan --levels 3x4 --tolerance .5 --expected-noise 2")
+    assert f"{worst:,} the adaptive solver, at most" in expected
+    assert found == levers.plan([3] * 4, tolerance=0.5, expected_noise=2.0)

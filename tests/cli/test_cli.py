@@ -121,4 +121,4 @@ def test_plan_prints_a_table_and_json() -> None:
     table = run(*words).stdout
     assert f"{found['one_shot_runs']:,}" in table
     assert f"{found['modl_runs']:,}" in table
-    assert f"{found['null_bound']} limit of any method, if no factor matters" in " ".join(table.split())
+    assert f"{found['null_bound']} limit of any method, if no lever matters" in " ".join(table.split())

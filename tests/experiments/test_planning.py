@@ -1,4 +1,4 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ COUNTS = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_i
 
 
 def test_a_plan_counts_what_other_methods_take() -> None:
-    found = levers.plan([3] * 6, tolerance=0.5)
+    found = levers.plan([3] * 6, tolerance=0.5, noise_sd=1.0)
     assert found.modl_runs == Modl(levers.Problem(levers.Space.sized([3] * 6), 0.5, 0.1, 1.0)).most_runs
     assert found.full_factorial == 3**6
 
@@ -50,9 +50,9 @@ def test_a_plan_agrees_with_studies_that_are_run(
 
 
 def test_assumptions_buy_runs() -> None:
-    plain = levers.plan([4] * 12, tolerance=0.5)
-    parents = levers.plan([4] * 12, tolerance=0.5, max_parents=2)
-    effect = levers.plan([4] * 12, tolerance=0.5, min_effect=1.5)
+    plain = levers.plan([4] * 12, tolerance=0.5, noise_sd=1.0)
+    parents = levers.plan([4] * 12, tolerance=0.5, max_parents=2, noise_sd=1.0)
+    effect = levers.plan([4] * 12, tolerance=0.5, min_effect=1.5, noise_sd=1.0)
     assert parents.one_shot_runs < plain.one_shot_runs / 4
     assert effect.runs_if_nothing_matters < plain.runs_if_nothing_matters
     assert plain.runs_if_few_matter < plain.runs_if_nothing_matters
@@ -63,14 +63,14 @@ def test_assumptions_buy_runs() -> None:
 def test_no_limit_of_a_plan_is_above_what_a_method_takes() -> None:
     """CFS keeps its promise, so where no factor matters its mean runs are above the limit for that."""
     world = additive_world([[0.0] * 3] * 6)
-    found = levers.plan(world.space, tolerance=0.5)
+    found = levers.plan(world.space, tolerance=0.5, noise_sd=1.0)
     cfs = Cfs(levers.Problem(world.space, 0.5, 0.1, 1.0))
     assert 60 < _null_bound(found) < sum(run_on_world(cfs, world, seed).n_runs for seed in range(5)) / 5
     for options in ({}, {"min_effect": 1.5}, {"max_parents": 2}):
-        plan = levers.plan([4] * 12, tolerance=0.5, **options)
+        plan = levers.plan([4] * 12, tolerance=0.5, **options, noise_sd=1.0)
         assert 0 < _null_bound(plan) < plan.runs_if_nothing_matters
         assert _null_bound(plan) <= (plan.lower_bound or 0) < plan.worst_case_runs
-    assert _null_bound(plan) < _null_bound(levers.plan([4] * 12, tolerance=0.5)) / 3
+    assert _null_bound(plan) < _null_bound(levers.plan([4] * 12, tolerance=0.5, noise_sd=1.0)) / 3
 
 
 def _null_bound(plan: Plan) -> int:
@@ -79,22 +79,23 @@ def _null_bound(plan: Plan) -> int:
 
 
 def test_limits_are_those_of_methods_that_know_the_noise() -> None:
-    known, unknown = (levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0, expected_noise=e) for e in (None, 1.0))
+    known = levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0)
+    unknown = levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0)
     for name in ("lower_bound", "null_bound", "necessary_runs"):
         assert getattr(known, name) == getattr(unknown, name)
     assert unknown.over_necessary == unknown.one_shot_runs / (unknown.necessary_runs or 1)
 
 
 def test_a_budget_is_the_inverse_of_a_tolerance() -> None:
-    there = levers.plan([3, 4, 5], tolerance=0.5)
-    back = levers.plan([3, 4, 5], budget=there.one_shot_runs)
+    there = levers.plan([3, 4, 5], tolerance=0.5, noise_sd=1.0)
+    back = levers.plan([3, 4, 5], budget=there.one_shot_runs, noise_sd=1.0)
     assert 0.5 <= (back.tolerance or 0) < 0.53  # the design of a budget is real, not ideal
     assert [t.runs for t in there.trade_off] == sorted((t.runs for t in there.trade_off), reverse=True)
     assert there.trade_off[2].runs == there.one_shot_runs
 
 
 def test_a_thousand_factors_can_be_planned() -> None:
-    found = levers.plan([5] * 1000, tolerance=0.5)
+    found = levers.plan([5] * 1000, tolerance=0.5, noise_sd=1.0)
     assert found.necessary_runs is None
     assert found.one_shot_runs > 4001
 
@@ -117,7 +118,7 @@ def test_a_thousand_factors_can_be_planned() -> None:
 )
 def test_wrong_plans_are_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidSettingError, match=message):
-        levers.plan([3, 4, 4], **options)  # type: ignore[arg-type]
+        levers.plan([3, 4, 4], **{"noise_sd": 1.0, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_wrong_plans_are_refused(options: dict[str, float], message: str) -> Non
     [([2], 1.5, {}), ([2], 1.5, {"min_effect": 0.4}), ([4] * 10, 1.5, {"max_parents": 1}), ([3, 4, 5], 0.7, {})],
 )
 def test_the_worst_case_is_not_exceeded(sizes: list[int], tolerance: float, options: dict[str, int]) -> None:
-    stated = levers.plan(sizes, tolerance=tolerance, **options).worst_case_runs  # type: ignore[arg-type]
+    stated = levers.plan(sizes, tolerance=tolerance, **options, noise_sd=1.0).worst_case_runs  # type: ignore[arg-type]
     for effect in (0.0, 0.2, 0.5, 1.0):
         world = additive_world([[effect] + [0.0] * (m - 1) if k == 0 else [0.0] * m for k, m in enumerate(sizes)])
         cfs = Cfs(levers.Problem(world.space, tolerance, 0.1, 1.0), **options)  # type: ignore[arg-type]
@@ -133,26 +134,24 @@ def test_the_worst_case_is_not_exceeded(sizes: list[int], tolerance: float, opti
 
 
 def test_huge_plans_are_made_without_the_design() -> None:
-    assert levers.plan([4] * 10, tolerance=0.001).one_shot_runs > 10**8
-    assert levers.plan([4] * 3, tolerance=0.5, failure_prob=0.99).over_lower_bound is None  # guessing will do
+    assert levers.plan([4] * 10, tolerance=0.001, noise_sd=1.0).one_shot_runs > 10**8
+    guessing_will_do = levers.plan([4] * 3, tolerance=0.5, failure_prob=0.99, noise_sd=1.0)
+    assert guessing_will_do.over_lower_bound is None
 
 
 def test_a_plan_with_a_noise_that_is_not_known() -> None:
-    known, unknown = (
-        levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0, expected_noise=expected) for expected in (None, 1.0)
-    )
+    known = levers.plan([4] * 6, tolerance=0.5, noise_sd=1.0)
+    unknown = levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0)
     assert (unknown.noise_known, unknown.noise_sd, unknown.failure_prob) == (False, 1.0, 0.1)
     assert known.one_shot_runs < unknown.one_shot_runs < 1.1 * known.one_shot_runs  # it is learned as runs come
     assert known.worst_case_runs < unknown.worst_case_runs
-    assert levers.plan([4] * 6, tolerance=1.0, noise_sd=None) == levers.plan(
-        [4] * 6, tolerance=1.0, noise_sd=None, expected_noise=1.0
-    )
-    assert levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0) == unknown  # what is expected is not known
+    assert levers.plan([4] * 6, tolerance=1.0) == levers.plan([4] * 6, tolerance=1.0, expected_noise=1.0)
     with pytest.raises(levers.LeversError, match="and not both"):
         levers.plan([4] * 6, tolerance=0.5, noise_sd=2.0, expected_noise=1.0)
     # the bound on the noise after a first block of about two runs a parameter is a third too high or more
     look, bounded = (
-        levers.plan([4] * 6, tolerance=0.5, min_effect=1.5, expected_noise=e).one_shot_runs for e in (None, 1.0)
+        levers.plan([4] * 6, tolerance=0.5, min_effect=1.5, noise_sd=sd, expected_noise=e).one_shot_runs
+        for sd, e in ((1.0, None), (None, 1.0))
     )
     assert 1.5 * look < bounded < 4 * look
     with pytest.raises(InvalidSettingError, match="sub-Gaussian noise cannot be bounded"):
@@ -173,7 +172,7 @@ def test_a_budget_whose_noise_is_not_known() -> None:
 
 
 def test_no_row_of_a_budget_contradicts_it() -> None:
-    found = levers.plan([3, 4, 5, 2], budget=60)
+    found = levers.plan([3, 4, 5, 2], budget=60, noise_sd=1.0)
     assert found.budget == 60
     assert {getattr(found, name) for name in COUNTS if name != "one_at_a_time_runs"} == {60}
     assert [row.runs for row in found.budgets] == [30, 60, 120]
@@ -184,17 +183,17 @@ def test_no_row_of_a_budget_contradicts_it() -> None:
     assert losses == sorted(losses, reverse=True)
     assert all(loss < tolerance for loss, tolerance in zip(losses, certified, strict=True))
     assert (found.necessary_runs or 0) <= 60
-    assert levers.plan([3, 4, 5, 2], budget=60) == found
+    assert levers.plan([3, 4, 5, 2], budget=60, noise_sd=1.0) == found
 
 
 def test_a_budget_too_small_to_certify_anything_is_planned_all_the_same() -> None:
-    found = levers.plan([4] * 10, budget=5)
+    found = levers.plan([4] * 10, budget=5, noise_sd=1.0)
     assert (found.tolerance, found.least_certified, found.modl_runs, found.lower_bound) == (None, 31, None, None)
     assert [row.runs for row in found.budgets] == [2, 5, 10]
     assert all((row.loss or 0) > 3 * (row.loss_error or 0) > 0 for row in found.budgets)
-    assert levers.plan([4] * 10, budget=31).tolerance is not None
+    assert levers.plan([4] * 10, budget=31, noise_sd=1.0).tolerance is not None
     assert levers.plan([4] * 10, budget=31, noise_sd=None).tolerance is None
-    assert [row.runs for row in levers.plan([4] * 10, budget=2).budgets] == [2, 4]
+    assert [row.runs for row in levers.plan([4] * 10, budget=2, noise_sd=1.0).budgets] == [2, 4]
 
 
 @pytest.mark.parametrize("noise_sd", [1.0, None])
@@ -241,3 +240,12 @@ def test_numbers_beyond_all_measure_are_refused(name: str, value: float) -> None
 def test_a_plan_for_hardly_any_noise() -> None:
     found = levers.plan([2], tolerance=1e99, noise_sd=1e-99, min_effect=1e-99, max_parents=1)
     assert found.one_shot_runs == 2
+
+
+def test_days_are_counted_by_the_runs_made_together() -> None:
+    assert levers.plan([3] * 4, budget=24).days(24) is None
+    found = levers.plan([3] * 4, tolerance=0.5, noise_sd=1.0, block_size=8)
+    assert [found.days(n) for n in (1, 8, 9, 16)] == [1, 1, 2, 2]
+    assert replace(found, block_size=None) == levers.plan([3] * 4, tolerance=0.5, noise_sd=1.0)
+    with pytest.raises(InvalidSettingError, match="block_size"):
+        levers.plan([3] * 4, budget=24, block_size=0)

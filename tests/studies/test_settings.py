@@ -3,19 +3,20 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 import levers
 from levers.algorithms.registry import option_names
 from levers.cli.app import load_command
 from levers.client import Client
-from levers.studies.settings import CREATE, FORM, PLAN, settings_of
+from levers.studies.settings import CREATE, FORM, PLAN, QUESTIONS, settings_of
 from levers.studies.spec import StudySpec
-from levers.web import pages
 from levers.web.api.schemas import NewStudy, PlanFor, StudyShape
+from levers.web.app import make_app
+from levers.web.service import Service
 
 SPELLED = {"forbidden": "forbid", "merged": "merge"}
 """Options of the command line that are given once for each combination or group."""
@@ -29,8 +30,7 @@ def test_a_function_takes_every_setting_with_its_default(function: Callable[...,
     parameters = inspect.signature(function).parameters
     for setting in settings_of(face):
         assert setting.name in parameters, setting.name
-        if (face, setting.name) != (PLAN, "noise_sd"):
-            assert parameters[setting.name].default == setting.default, setting.name
+        assert parameters[setting.name].default == setting.default, setting.name
     others = {"self", "name", "space", "storage", "who", "options"}
     assert {name for name in parameters if name not in others} == {setting.name for setting in settings_of(face)}
 
@@ -60,14 +60,27 @@ def test_a_request_has_a_field_for_every_setting(model: Any, face: str) -> None:
     assert {setting.name for setting in settings_of(face)} == fields_of_it - {"name", "factors", "options"}
 
 
-def test_the_form_asks_for_every_setting() -> None:
-    template = (Path(pages.__file__).parent.parent / "templates" / "new.html").read_text()
+def test_the_form_asks_for_every_setting_in_its_own_words() -> None:
+    with TestClient(make_app(Service(levers.MemoryStorage()))) as client:
+        page = client.get("/new").text
     for setting in settings_of(FORM):
-        assert f'"{setting.name}"' in template, setting.name
+        assert f' name="{setting.name}"' in page, setting.name
+        assert setting.title in page, setting.name
+        assert {value for value, _ in setting.words if value} == set(setting.choices), setting.name
+    titles = [f">{title}</" for title, _ in QUESTIONS.values()]
+    assert titles == sorted(titles, key=page.index)
+    assert all(hint in page for _, hint in QUESTIONS.values())
+
+
+def test_a_command_takes_a_setting_by_its_other_names() -> None:
+    for command, face in (("create", CREATE), ("plan", PLAN)):
+        options = {name for parameter in load_command(command).params for name in parameter.opts}
+        assert {flag for setting in settings_of(face) for flag in setting.flags} <= options
 
 
 def test_a_setting_is_kept_in_the_study_or_is_an_option_of_the_default_algorithm() -> None:
     kept = {field.name for field in fields(StudySpec) if field.init}
-    for setting in (*settings_of(CREATE), *settings_of(FORM)):
+    for setting in settings_of(CREATE):
         assert setting.name in kept or setting.name in option_names("cfs"), setting.name
+    assert {setting for setting in settings_of(FORM) if PLAN not in setting.faces} <= set(settings_of(CREATE))
     assert kept - {"space"} == set(StudyShape.model_fields) - {"name", "factors"}

@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -417,11 +418,11 @@ class TestOptimize:
         tell = study.tell_many
         calls = []
 
-        def interrupted(outcomes: object) -> int:
-            calls.append(outcomes)
+        def interrupted(*given: Any, **more: Any) -> int:
+            calls.append(given)
             if len(calls) == 1:
                 raise KeyboardInterrupt
-            return tell(outcomes)  # type: ignore[arg-type]
+            return tell(*given, **more)
 
         monkeypatch.setattr(study, "tell_many", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -3,6 +3,7 @@
 import logging
 import threading
 
+import numpy as np
 import pytest
 
 import levers
@@ -20,6 +21,19 @@ def test_optimize_says_what_it_waits_for(caplog: pytest.LogCaptureFixture, monke
     assert len(said) == 1
     assert "0 (ann)" in said[0]
     later.join()
+
+
+def test_optimize_says_that_a_verdict_is_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(1)
+    study = levers.create_study("oven", {"heat": [1, 2], "speed": [1, 2, 3]}, budget=60, noise_sd=1.0, seed=1)
+    with caplog.at_level(logging.WARNING, "levers"):
+        verdict = study.optimize(lambda run: 5.0 * float(rng.normal()))
+    assert verdict is not None
+    assert verdict.doubts
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert verdict.doubts[0].text in said[0]
+    assert "Answer with correct, exclude, restate, go_on or finish" in said[0]
 
 
 def test_a_setting_is_printed_with_its_names() -> None:

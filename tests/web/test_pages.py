@@ -319,7 +319,7 @@ def test_known_noise_saves_runs() -> None:
     assert noise.given
     assert noise.with_it[0] < noise.without[0]
     guessed = planned(Question((4,) * 6, 0.5, None, 0.1, None))
-    assert [g.worst_case_runs for _, g in guessed.guesses] == sorted(g.worst_case_runs for _, g in guessed.guesses)
+    assert [g.worst_case_runs for g in guessed.guesses] == sorted(g.worst_case_runs for g in guessed.guesses)
 
 
 @pytest.mark.parametrize(

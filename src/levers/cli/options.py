@@ -91,16 +91,17 @@ _PLACE = {"storage": (StorageOption, DEFAULT), "url": (UrlOption, None), "token"
 Command = Callable[..., None]
 
 
-def with_settings(face: str, **defaults: Any) -> Callable[[Command], Command]:
+def with_settings(face: str) -> Callable[[Command], Command]:
     """A command with an option for each setting of a study; they come as keyword arguments."""
 
     def decorate(command: Command) -> Command:
         made = {}
         for setting in settings_of(face):
             if setting.kind not in ("combinations", "groups"):  # which the command line spells in its own way
-                default = defaults.get(setting.name, setting.default)
+                default = setting.default
                 kind = setting.type if default is not None else setting.type | None
-                made[setting.name] = (Annotated[kind, typer.Option(help=setting.help)], default)
+                names = (f"--{setting.name.replace('_', '-')}", *setting.flags)
+                made[setting.name] = (Annotated[kind, typer.Option(*names, help=setting.help)], default)
         return _with_options(command, made)
 
     return decorate

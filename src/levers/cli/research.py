@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -24,10 +24,11 @@ from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
-from levers.experiments.plan import NOISE_SD, Plan
+from levers.experiments.plan import GUESSES, Plan
 from levers.experiments.plan import plan as make_plan
 from levers.experiments.runner import run_on_world
 from levers.progress import progress_bar
+from levers.studies.analysis.describe import several
 from levers.studies.library import open_storage
 from levers.studies.settings import PLAN
 from levers.worlds.named import factory_line
@@ -39,21 +40,21 @@ if TYPE_CHECKING:
 _ROWS = {
     "one_shot_runs": "one balanced design that settles everything",
     "worst_case_runs": "the adaptive solver, at most",
-    "runs_if_nothing_matters": "about, if no factor matters",
-    "runs_if_few_matter": "about, if a few factors matter",
+    "runs_if_nothing_matters": "about, if no lever matters",
+    "runs_if_few_matter": "about, if a few levers matter",
     "modl_runs": "the paper's method (MODL), if nothing can be eliminated",
-    "one_at_a_time_runs": "one factor at a time, with the same precision",
+    "one_at_a_time_runs": "one lever at a time, with the same precision",
     "full_factorial": "every setting once",
     "necessary_runs": "limit of any balanced fixed-size design",
     "lower_bound": "limit of any method, on its worst effects",
-    "null_bound": "limit of any method, if no factor matters",
+    "null_bound": "limit of any method, if no lever matters",
 }
 _COMPARED = ("modl_runs", "one_at_a_time_runs", "necessary_runs", "lower_bound", "null_bound")
 """What the certificate of a budget is compared with."""
 
 
 def level_counts(text: str) -> list[int]:
-    """`4x10` is ten factors of four levels; parts are joined by commas.
+    """`4x10` is ten levers of four levels; parts are joined by commas.
 
     >>> level_counts("4x3,2,5x2")
     [4, 4, 4, 2, 5, 5]
@@ -69,29 +70,35 @@ def level_counts(text: str) -> list[int]:
 
 @with_settings(PLAN)
 def plan(
-    levels: Annotated[str, typer.Option(help="Levels of each factor: 4x10, or 3,4,5, or a mix.")],
+    levels: Annotated[str, typer.Option(help="Levels of each lever: 4x10, or 3,4,5, or a mix.")],
     output: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     **settings: Any,
 ) -> None:
-    """Say how many runs a study takes and how far from the limits that is, or what a budget of runs will do.
+    """Say what the runs that you can make will do, or how many it takes to be close enough to the best.
+
+    Without --noise-sd the study has to learn the noise, and the plan says what it was made for.
 
     \b
     Examples:
-      levers plan --levels 4x10 --tolerance .5 --noise-sd 1
+      levers plan --levels 3,4,5,2 --budget 120 --per-day 8
       levers plan --levels 3,4,5,2 --budget 200 --expected-noise 2
+      levers plan --levels 4x10 --tolerance .5 --noise-sd 1
       levers plan --levels 5x30 --tolerance .5 --max-parents 4 --format json
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
-    assumed = settings["noise_sd"] is None and settings["expected_noise"] is None
-    found = make_plan(level_counts(levels), **{**settings, **({"noise_sd": NOISE_SD} if assumed else {})})
+    found = make_plan(level_counts(levels), **settings)
     if output == "json":
         say_json(found)
         return
     out = console()
-    _print_budget(out, found) if found.budget is not None else _print_runs(out, found)
-    if assumed:
-        out.print(f"\nNoise sd {NOISE_SD:g} assumed; give --noise-sd or --expected-noise.", highlight=False)
+    if found.budget is not None:
+        _print_budget(out, found, guessed=settings["expected_noise"] is not None)
+    elif found.noise_known or settings["expected_noise"] is not None:
+        _print_runs(out, found)
+    else:
+        guesses = [{**settings, "expected_noise": factor * settings["tolerance"]} for factor in GUESSES]
+        _print_guesses(out, [make_plan(level_counts(levels), **guess) for guess in guesses])
 
 
 def _noise_words(found: Plan) -> str:
@@ -100,14 +107,9 @@ def _noise_words(found: Plan) -> str:
 
 def _print_runs(out: Console, found: Plan) -> None:
     """A plan for a tolerance: how many runs."""
-    out.print(
-        f"[bold]{found.n_factors} factors[/bold], within {found.tolerance:.3g} of the best with probability "
-        f"{1 - found.failure_prob:.0%}, {_noise_words(found)}\n"
-    )
-    _print_counts(out, {text: getattr(found, name) for name, text in _ROWS.items()})
-    trade = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    trade.add_column("tolerance", justify="right")
-    trade.add_column("runs of one design", justify="right", style="bold")
+    out.print(f"{_wanted(found)}, {_noise_words(found)}\n")
+    _print_counts(out, found, list(_ROWS))
+    trade = _table("tolerance", "runs of one design")
     for row in found.trade_off:
         trade.add_row(f"{row.tolerance:.3g}", f"{row.runs:,}")
     out.print(trade)
@@ -116,17 +118,43 @@ def _print_runs(out: Console, found: Plan) -> None:
         out.print(f"One design takes {ratio}{found.over_lower_bound:.1f} times the limit of any method.")
 
 
-def _print_budget(out: Console, found: Plan) -> None:
+def _print_guesses(out: Console, found: Sequence[Plan]) -> None:
+    """Plans for a tolerance where nothing is known about the noise: how many runs, by what it turns out to be."""
+    out.print(f"{_wanted(found[0])}, noise not known\n")
+    per_day = found[0].block_size is not None
+    table = _table("noise sd", "likely", "at most", *(["days, likely", "days, at most"] if per_day else []))
+    for row in found:
+        runs = (row.runs_if_few_matter, row.worst_case_runs)
+        days = [f"{day:,}" for n in runs if (day := row.days(n)) is not None]
+        table.add_row(f"{row.noise_sd:.3g}", *(f"{n:,}" for n in runs), *days)
+    out.print(table)
+    out.print(
+        "Runs of the adaptive solver, by what the noise turns out to be: the study learns it. --expected-noise plans "
+        "for one, --noise-sd for one that is known.",
+        highlight=False,
+    )
+
+
+def _wanted(found: Plan) -> str:
+    return (
+        f"[bold]{several(found.n_factors, 'lever', 'levers')}[/bold], within {found.tolerance:.3g} of the best with "
+        f"probability {1 - found.failure_prob:.0%}"
+    )
+
+
+def _print_budget(out: Console, found: Plan, guessed: bool) -> None:
     """A plan for a budget: what so many runs do, and half and twice as many."""
-    out.print(f"[bold]{found.n_factors} factors, {found.budget:,} runs[/bold], {_noise_words(found)}\n")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("runs", f"certified with probability {1 - found.failure_prob:.0%}", "typical loss", "standard error"):
-        table.add_column(name, justify="right", style="bold" if name == "runs" else "")
+    what = f"{several(found.n_factors, 'lever', 'levers')}, {found.budget:,} runs"
+    noise = _noise_words(found) if found.noise_known or guessed else "noise not known"
+    out.print(f"[bold]{what}[/bold], {noise}\n")
+    days = [] if found.block_size is None else ["days"]
+    certified = f"certified with probability {1 - found.failure_prob:.0%}"
+    table = _table("runs", *days, certified, "typical loss", "standard error")
     for row in found.budgets:
-        certified = "nothing" if row.tolerance is None else f"within {row.tolerance:.3g}"
+        within = "nothing" if row.tolerance is None else f"within {row.tolerance:.3g}"
         lost = ("-", "-") if row.loss is None else (f"{row.loss:.2g}", f"{row.loss_error:.1g}")
         lost = ("none seen", "-") if row.loss == 0 else lost
-        table.add_row(f"{row.runs:,}", certified, *lost)
+        table.add_row(f"{row.runs:,}", *(f"{found.days(row.runs):,}" for _ in days), within, *lost)
     out.print(table)
     n_worlds = found.budgets[0].n_worlds
     said = ["Certified: how far from the best the setting can be, if nothing can be ruled out (--aim certify)."]
@@ -140,22 +168,36 @@ def _print_budget(out: Console, found: Plan) -> None:
     if any(row.tolerance is None for row in found.budgets):
         said.append(f"Fewer than {found.least_certified:,} runs certify nothing, and still recommend a setting.")
     if not found.noise_known:
-        said.append(f"The noise is not known: everything is for one of sd {found.noise_sd:g}, and grows with it.")
+        said.append(
+            f"The noise is not known: everything is for one of sd {found.noise_sd:g}, and grows with it."
+            + ("" if guessed else " --expected-noise plans for another, --noise-sd for one that is known.")
+        )
     for line in said:
         out.print(line, highlight=False)
     if found.tolerance is not None:
         out.print(f"\nWithin {found.tolerance:.3g} takes, by other ways:", highlight=False)
-        _print_counts(out, {text: getattr(found, name) for name, text in _ROWS.items() if name in _COMPARED})
+        _print_counts(out, found, _COMPARED)
 
 
-def _print_counts(out: Console, counts: Mapping[str, int | None]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("runs", justify="right", style="bold")
+def _print_counts(out: Console, found: Plan, names: Sequence[str]) -> None:
+    """Counts of runs with what they are for, and the days of those that people make."""
+    days = [] if found.block_size is None else ["days"]
+    table = _table("runs", *days)
     table.add_column("what for")
-    for text, value in counts.items():
+    for name in names:
+        value: int | None = getattr(found, name)
         if value is not None:
-            table.add_row(f"{value:,}" if value < 10**15 else f"10^{len(str(value)) - 1}", text)
+            counts = [value, *([] if found.block_size is None else [-(-value // found.block_size)])]
+            table.add_row(*(f"{n:,}" if n < 10**15 else f"10^{len(str(n)) - 1}" for n in counts), _ROWS[name])
     out.print(table)
+
+
+def _table(first: str, *others: str) -> Table:
+    """A table of numbers, the first column in bold."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (first, *others):
+        table.add_column(name, justify="right", style="bold" if name == first else "")
+    return table
 
 
 def parse_range(text: str) -> tuple[int, int]:

@@ -27,7 +27,9 @@ from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_loss
 from levers.studies.space_text import absolute_tolerance
 
 NOISE_SD = 1.0
-"""What plans are made with when nothing is said about the noise."""
+"""What plans for a budget are made with when nothing is said about the noise."""
+GUESSES = (0.5, 1.0, 2.0, 4.0)
+"""Noise in tolerances, to plan with where nothing is known about it."""
 _FEW = 3
 _TYPICAL_INFLATION = 1.1  # of designs too large to be made just for planning
 _MOST_PARAMETERS = 300
@@ -82,7 +84,8 @@ class Plan:
     twice as many: what they certify, and what they typically lose where effects have the standard deviation
     `effect_sd`. `tolerance` is then what the budget certifies. It is None where nothing can be certified, which takes
     `least_certified` runs: one more than there are parameters, and another where the noise is not known. Then
-    `modl_runs` and the limits are left out too.
+    `modl_runs` and the limits are left out too. `block_size` is how many runs are made together, in a day for example;
+    `days` counts by it.
     """
 
     tolerance: float | None
@@ -107,6 +110,15 @@ class Plan:
     budgets: tuple[Budget, ...] = ()
     effect_sd: float | None = None
     least_certified: int | None = None
+    block_size: int | None = None
+
+    def days(self, n_runs: int) -> int | None:
+        """Days that so many runs take, or sheets that they fill; None where nobody said how many are made together.
+
+        >>> plan([3] * 4, budget=20, block_size=8).days(20)
+        3
+        """
+        return None if self.block_size is None else -(-n_runs // self.block_size)
 
 
 def plan(
@@ -114,24 +126,25 @@ def plan(
     *,
     tolerance: float | str | None = None,
     failure_prob: float = 0.1,
-    noise_sd: float | None = NOISE_SD,
+    noise_sd: float | None = None,
     expected_noise: float | None = None,
     max_parents: int | None = None,
     min_effect: float | None = None,
     budget: int | None = None,
+    block_size: int | None = None,
     effect_sd: float | None = None,
     baseline_outcome: float | None = None,
     certificate: str = CERTIFICATES[0],
 ) -> Plan:
     """Plan a study: how many runs for a tolerance, or what a `budget` of runs certifies and typically achieves.
 
-    The space may also be given as a list of level counts. With `noise_sd=None`, or with `expected_noise`, the study
-    has to learn the noise, and the plan is for one that turns out as expected: by default as large as the tolerance, or
-    1 with a budget, so that all is in units of the noise. What a budget achieves is simulated on worlds in which
-    `max_parents` factors matter, or half of them, with effects of standard deviation `effect_sd`, by default that of
-    the noise.
+    The space may also be given as a list of level counts. Without `noise_sd` the study has to learn the noise, and the
+    plan is for one that turns out as `expected_noise`: by default as large as the tolerance, or 1 with a budget, so
+    that all is in units of the noise. What a budget achieves is simulated on worlds in which `max_parents` factors
+    matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. With a
+    `block_size`, how many runs are made in a day, the plan counts `days` too.
 
-    >>> abs(plan([4] * 10, tolerance=0.5).one_shot_runs / 1114 - 1) < 0.03
+    >>> abs(plan([4] * 10, tolerance=0.5, noise_sd=1.0).one_shot_runs / 1114 - 1) < 0.03
     True
     >>> found = plan([3] * 4, budget=24)
     >>> [(row.runs, row.tolerance is not None, row.loss < 1.5) for row in found.budgets]
@@ -140,7 +153,7 @@ def plan(
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     within = absolute_tolerance(tolerance, baseline_outcome)
     given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
-    return _Question(whole, *given).plan()
+    return _Question(whole, *given, block_size).plan()
 
 
 def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Plan:
@@ -177,13 +190,14 @@ class _Question:
     space: Space
     tolerance: float | None = None
     failure_prob: float = 0.1
-    noise_sd: float | None = NOISE_SD
+    noise_sd: float | None = None
     expected_noise: float | None = None
     max_parents: int | None = None
     min_effect: float | None = None
     budget: int | None = None
     effect_sd: float | None = None
     certificate: str = CERTIFICATES[0]
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         if (self.tolerance is None) == (self.budget is None):
@@ -192,23 +206,23 @@ class _Question:
             value = getattr(self, name)
             if value is not None:
                 check_scale(name, value)
-        if self.expected_noise is not None and self.noise_sd not in (None, NOISE_SD):
+        if self.expected_noise is not None and self.noise_sd is not None:
             raise InvalidSettingError("give the noise or what to expect of it, and not both", field="expected_noise")
         if self.max_parents is not None:
             check_count("max_parents", self.max_parents, 1, self.space.n_factors)
+        if self.block_size is not None:
+            check_count("block_size", self.block_size)
         check_choice("certificate", self.certificate, CERTIFICATES)
 
     @property
     def noise_known(self) -> bool:
         """Whether a study of this kind is told the noise."""
-        return self.noise_sd is not None and self.expected_noise is None
+        return self.noise_sd is not None
 
     @property
     def noise(self) -> float:
         """The noise, or what it is expected to turn out as."""
-        if self.noise_known:
-            return self.noise_sd or NOISE_SD
-        return self.expected_noise or self.tolerance or NOISE_SD
+        return self.noise_sd or self.expected_noise or self.tolerance or NOISE_SD
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -321,6 +335,7 @@ class _Question:
             trade_off=tuple(TradeOff(self.tolerance * f, math.ceil(margin * scale**2 * unit / f**2)) for f in _TRADED),
             **self.limits(self.tolerance, one_shot),
             noise_known=self.noise_known,
+            block_size=self.block_size,
         )
 
     def _fewer(self) -> tuple[int, ...]:
@@ -423,6 +438,7 @@ class _Question:
             budgets=rows,
             effect_sd=effect_sd,
             least_certified=self._least_certified(),
+            block_size=self.block_size,
         )
 
     def _least_certified(self) -> int:

@@ -166,9 +166,8 @@ class AnyStudy(ABC):
             try:
                 while True:
                     over = deadline is not None and time.monotonic() >= deadline
-                    free = (
-                        workers - len(under_way) if n_runs is None else min(workers - len(under_way), n_runs - n_begun)
-                    )
+                    free = workers - len(under_way)
+                    free = free if n_runs is None else min(free, n_runs - n_begun)
                     over = over or n_begun == n_runs or (until is not None and free > 0 and until(self))
                     asked = [] if over or not free else left[:free] or self.ask(free, worker=worker, lease=lease)
                     left, n_begun = left[len(asked) :], n_begun + len(asked)
@@ -197,7 +196,10 @@ class AnyStudy(ABC):
                 for future, trial in under_way.items():
                     _salvage(self, trial, future)
                 raise
-        return self.verdict()
+        found = self.verdict()
+        if found.doubts:
+            log.warning("%s: %s", self.name, _doubted(found))
+        return found
 
 
 class _Here(Executor):
@@ -257,6 +259,12 @@ def _awaited(study: AnyStudy) -> str:
         f"{study.name}: waiting for trials that others have: {listed}{more}; what comes next depends on them. "
         "Tell their outcomes, or report them as failed"
     )
+
+
+def _doubted(verdict: Verdict) -> str:
+    """What contradicts a verdict, for somebody who would act on it, and how to answer."""
+    texts = "; ".join(doubt.text for doubt in verdict.doubts)
+    return f"the verdict is in doubt: {texts}. Answer with correct, exclude, restate, go_on or finish"
 
 
 def _finish(study: AnyStudy, trial: Trial, future: "Future[float]") -> bool:

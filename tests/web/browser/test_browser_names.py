@@ -106,16 +106,16 @@ def test_hostile_names_typed_into_the_form(people: Visitors, shared: str) -> Non
     page.get_by_label("Name of the study").fill(f"typed {TURNED}")
     rows = {SCRIPT: '</script><script>alert(3)</script>; a, b; "&amp;"', TURNED: f"{TURNED}, x", LONG: "100 %, a/b"}
     for row, (factor, levels) in enumerate(rows.items()):
-        page.get_by_label("Factor", exact=True).nth(row).fill(factor)
+        page.get_by_label("Lever", exact=True).nth(row).fill(factor)
         page.get_by_label("Levels, with commas between them").nth(row).fill(levels)
-    page.get_by_label("Tolerance").fill("1")
-    page.get_by_label("Noise").fill("1")
+    page.locator("#tolerance").fill("1")
+    page.locator("#noise_sd").fill("1")
     expect(page.locator("#plan-worst")).to_be_visible()
     page.get_by_role("button", name="Begin the study").last.click()
     # text that turns the text around it is refused in the name, which stands in lists and addresses
     expect(page.locator("#problem-name")).to_contain_text("must be printable")
     is_harmless(page)
-    expect(page.get_by_label("Factor", exact=True).nth(0)).to_have_value(SCRIPT)
+    expect(page.get_by_label("Lever", exact=True).nth(0)).to_have_value(SCRIPT)
     page.get_by_label("Name of the study").fill(f"typed {SCRIPT}")
     page.get_by_role("button", name="Begin the study").last.click()
     expect(page.locator("h1")).to_have_text(f"typed {SCRIPT}")

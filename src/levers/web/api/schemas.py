@@ -117,11 +117,11 @@ class Settings(Wire):
 S = TypeVar("S", bound=Settings)
 
 
-def _with_settings(face: str, **defaults: Any) -> Callable[[type[S]], type[S]]:
+def _with_settings(face: str) -> Callable[[type[S]], type[S]]:
     """The model of a request, with a field more for each setting of a face."""
     fields: dict[str, Any] = {}
     for setting in settings_of(face):
-        default = defaults.get(setting.name, setting.default)
+        default = setting.default
         kind: Any = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
         if setting.choices and default is None:
             kind = kind | None
@@ -147,9 +147,12 @@ class NewStudy(Settings):
     )
 
 
-@_with_settings(PLAN, noise_sd=1.0)
+@_with_settings(PLAN)
 class PlanFor(Settings):
-    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget."""
+    """A study to plan. Factors may also be given by their numbers of levels; give a tolerance, or a budget.
+
+    Without a `noise_sd` the study has to learn the noise, and the plan is for one of `expected_noise`.
+    """
 
     factors: FactorsOrCounts
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,9 +12,9 @@ from starlette.datastructures import FormData
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
-from levers.experiments.plan import Plan, merged_plan, plan
+from levers.experiments.plan import GUESSES, Plan, merged_plan, plan
 from levers.studies.library import create_study
-from levers.studies.settings import FORM, Setting, settings_of
+from levers.studies.settings import CREATE, FORM, NOISE, QUESTIONS, RUNS, Setting, settings_of
 from levers.studies.sheets.cells import utf8
 from levers.studies.space_text import (
     Typed,
@@ -33,7 +33,12 @@ from levers.web.pages.study import study_page
 from levers.web.security import Posted, address, back_to, file_of, text_of
 
 ON_FORM = settings_of(FORM)
-FIELDS = ("name", "table", *(setting.name for setting in ON_FORM))
+ALTERNATIVES = {RUNS: ("budget", "tolerance"), NOISE: ("expected_noise", "noise_sd")}
+"""Questions that are answered by one setting of two, the first unless another is chosen or typed."""
+CHOICES = {question: f"by-{question}" for question in ALTERNATIVES}
+SCRIPTED = "scripted"
+"""A field that scripts fill in: they move the choice to what somebody types in, so that it can be relied on."""
+FIELDS = ("name", "table", SCRIPTED, *CHOICES.values(), *(setting.name for setting in ON_FORM))
 READERS: Mapping[str, Callable[[str, str], Any]] = {
     "choice": lambda text, label: text,
     "positive": decimal,
@@ -43,13 +48,13 @@ READERS: Mapping[str, Callable[[str, str], Any]] = {
     "count": whole,
     "whole": whole,
 }
-"""How the text of a field is read, by the kind of setting; the others are read with the factors."""
+"""How the text of a field is read, by the kind of setting; the others are read with the levers."""
 _EMPTY_ROWS, _MOST_ROWS, _LONGEST = 3, 500, 2_000_000
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What was typed: `fields` by name, and `rows` of factor and levels."""
+    """What was typed: `fields` by name, and `rows` of levers and their levels."""
 
     fields: Mapping[str, str]
     rows: list[tuple[str, str]]
@@ -79,8 +84,29 @@ class Draft:
         more = _EMPTY_ROWS if text_of(form, "more_rows") else 0
         return cls(fields, rows, max(_EMPTY_ROWS, len(names) - len(rows)) + more, problems)
 
+    def picked(self, question: str) -> str:
+        """Which of two settings answers a question: the one that was chosen.
+
+        Without scripts the choice may have been forgotten: a field that alone is filled in is the answer then.
+        """
+        names = ALTERNATIVES[question]
+        filled = [name for name in names if self.fields[name]]
+        chosen = self.fields[CHOICES[question]]
+        if chosen in names and (self.fields[SCRIPTED] or len(filled) != 1):
+            return chosen
+        return filled[-1] if filled else names[0]
+
+    def says_something(self, setting: Setting) -> bool:
+        """Whether a setting was typed, or is wrong: then it must be seen."""
+        return bool(self.fields[setting.name]) or setting.name in self.problems
+
+    @property
+    def all_picked(self) -> dict[str, bool]:
+        """The settings that answer a question by one of two, and whether each is the answer."""
+        return {name: name == self.picked(question) for question, names in ALTERNATIVES.items() for name in names}
+
     def checked(self) -> dict[str, Any] | None:
-        """What `create_study` is given; None when something is wrong, and then `problems` says what."""
+        """What `create_study` and plans are given; None when something is wrong, and then `problems` says what."""
         found = self._try("factors", self._factors)
         space = None if found is None else self._try("factors", lambda: made_space(found.factors))
         forbidden: list[Mapping[str, Level]] = []
@@ -108,15 +134,21 @@ class Draft:
         return more._replace(factors=[*factors, *more.factors])
 
     def _settings(self) -> dict[str, Any]:
-        """The numbers, None where a field is empty; what is wrong goes to `problems`."""
-        numbers = {setting.name: self._value(setting) for setting in ON_FORM if setting.kind in READERS}
+        """The numbers, None where a field is empty or not the answer; what is wrong goes to `problems`."""
+        others = {name for question, names in ALTERNATIVES.items() for name in names if name != self.picked(question)}
+        numbers = {
+            setting.name: None if setting.name in others else self._value(setting)
+            for setting in ON_FORM
+            if setting.kind in READERS
+        }
         numbers["tolerance"] = self._try(
             "tolerance", lambda: absolute_tolerance(numbers["tolerance"], numbers["baseline_outcome"])
         )
-        if numbers["tolerance"] is not None and numbers["budget"] is not None:
+        asked = self.picked(RUNS)
+        if all(self.fields[name] for name in ALTERNATIVES[RUNS]) and not self.fields[CHOICES[RUNS]]:
             self.problems["budget"] = "give either a tolerance or a budget of runs, and not both"
-        if not self.fields["tolerance"] and not self.fields["budget"]:
-            self.problems["tolerance"] = "say how far from the best is good enough, or give a budget of runs"
+        if not self.fields[asked]:
+            self.problems[asked] = "say how many runs you can make, or how close to the best it must be"
         return numbers
 
     def _value(self, setting: Setting) -> Any:
@@ -133,15 +165,11 @@ class Draft:
             return None
 
 
-GUESSES = (0.5, 1.0, 2.0, 4.0)
-"""Noise in tolerances, to plan with while it is not known."""
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan rests on: the sizes of the factors and the numbers of the form.
+    """What a plan rests on: the sizes of the levers and the numbers of the form.
 
-    `apart` are the sizes before any factors were merged or tied together by forbidden combinations.
+    `apart` are the sizes before any levers were merged or tied together by forbidden combinations.
     """
 
     n_levels: tuple[int, ...]
@@ -151,8 +179,9 @@ class Question:
     noise_sd: float | None
     max_parents: int | None = None
     min_effect: float | None = None
-    noise_known: bool = True
     apart: tuple[int, ...] | None = None
+    expected_noise: float | None = None
+    block_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +201,26 @@ class Buys:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan for the form; with a noise that is not known, one for each guess of it."""
+    """A plan for the form; with a noise that is not known, one for each guess of it.
+
+    `guessed` is whether somebody said what to expect of an unknown noise.
+    """
 
     plan: Plan
-    noise_known: bool
-    guesses: tuple[tuple[float, Plan], ...]
+    guesses: tuple[Plan, ...] = ()
+    guessed: bool = False
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the study is told the noise."""
+        return self.plan.noise_known
 
 
 def question(given: Mapping[str, Any]) -> Question:
-    """What is to be planned. Merged factors, and those that forbidden combinations tie together, count as one."""
+    """What is to be planned. Merged levers, and those that forbidden combinations tie together, count as one."""
     space = given["space"]
     forbidden, merged = forbidden_combinations(space, given["forbidden"]), merged_groups(space, given["merged"])
-    names = ("tolerance", "budget", "failure_prob", "noise_sd", "max_parents", "min_effect")
+    names = [one.name for one in fields(Question) if one.name not in ("n_levels", "apart")]
     found = Merging.of(space, forbidden, merged)
     apart = space.n_levels if found.is_merged else None
     return Question(found.inner.n_levels, **{name: given[name] for name in names}, apart=apart)
@@ -191,32 +228,26 @@ def question(given: Mapping[str, Any]) -> Question:
 
 @lru_cache(maxsize=256)
 def made_plan(asked: Question) -> Plan:
-    """The plan of a question. A noise that is not known is expected to turn out as `noise_sd`."""
+    """The plan of a question."""
     given = asdict(asked)
     n_levels, apart = list(given.pop("n_levels")), given.pop("apart")
-    noise_known, noise_sd = given.pop("noise_known"), given.pop("noise_sd")
-    given["noise_sd"] = (1.0 if noise_sd is None else noise_sd) if noise_known else None
-    given["expected_noise"] = None if noise_known else noise_sd
     return plan(n_levels, **given) if apart is None else merged_plan(n_levels, apart, **given)
 
 
 @lru_cache(maxsize=128)
 def planned(asked: Question) -> Planned:
-    """The plan, or one for each guess of an unknown noise.
+    """The plan, and one for each guess of an unknown noise.
 
     >>> found = planned(Question((4,) * 6, 0.5, None, 0.1, 1.0))
     >>> found.plan.worst_case_runs < found.plan.modl_runs
     True
     """
-    if asked.noise_sd is not None:
-        return Planned(made_plan(asked), True, ())
-    if asked.tolerance is None:  # everything is in units of the noise
-        return Planned(made_plan(replace(asked, noise_known=False)), False, ())
-    guesses = tuple(
-        (factor * asked.tolerance, made_plan(replace(asked, noise_sd=factor * asked.tolerance, noise_known=False)))
-        for factor in GUESSES
-    )
-    return Planned(guesses[1][1], False, guesses)
+    guessed = asked.expected_noise is not None
+    if asked.noise_sd is not None or asked.tolerance is None:
+        return Planned(made_plan(asked), guessed=guessed)
+    middle = asked.expected_noise or asked.tolerance
+    guesses = tuple(made_plan(replace(asked, expected_noise=factor * middle)) for factor in GUESSES)
+    return Planned(guesses[GUESSES.index(1.0)], guesses, guessed)
 
 
 @lru_cache(maxsize=128)
@@ -224,27 +255,28 @@ def bought(asked: Question) -> tuple[Buys, ...]:
     """What each assumption buys; it takes several plans, so a page shows the plan first.
 
     >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
-    'at most 3 of 6 factors matter'
+    'at most 3 of 6 levers matter'
     """
     if asked.tolerance is None:  # a budget is spent whatever is assumed
         return ()
     tolerance = asked.tolerance
-    noise_given = asked.noise_sd is not None
-    if not noise_given:
-        asked = replace(asked, noise_sd=tolerance)
-    base = replace(asked, noise_known=noise_given)
+    noise_sd = asked.noise_sd or asked.expected_noise or tolerance
+    if asked.noise_sd is None:
+        asked = replace(asked, expected_noise=noise_sd)
     found = []
     few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
     if len(asked.n_levels) > 1:
-        words, without = f"at most {few} of {len(asked.n_levels)} factors matter", replace(base, max_parents=None)
-        found.append(_pair(words, replace(base, max_parents=few), without, asked.max_parents is not None))
-    least, without = asked.min_effect or 2 * tolerance, replace(base, min_effect=None)
-    words = f"a factor that matters moves the outcome by {least:.3g} or more"
-    found.append(_pair(words, replace(base, min_effect=least), without, asked.min_effect is not None))
-    words = f"the noise is known (sd {asked.noise_sd:.3g})"
-    found.append(_pair(words, asked, replace(asked, noise_known=False), noise_given))
-    twice = replace(base, tolerance=2 * tolerance)
-    found.append(_pair(f"a tolerance of {2 * tolerance:.3g} will do", twice, base, False))
+        words, without = f"at most {few} of {len(asked.n_levels)} levers matter", replace(asked, max_parents=None)
+        found.append(_pair(words, replace(asked, max_parents=few), without, asked.max_parents is not None))
+    least, without = asked.min_effect or 2 * tolerance, replace(asked, min_effect=None)
+    words = f"a lever that matters moves the outcome by {least:.3g} or more"
+    found.append(_pair(words, replace(asked, min_effect=least), without, asked.min_effect is not None))
+    known = replace(asked, noise_sd=noise_sd, expected_noise=None)
+    unknown = replace(asked, noise_sd=None, expected_noise=noise_sd)
+    found.append(_pair(f"the noise is known (sd {noise_sd:.3g})", known, unknown, asked.noise_sd is not None))
+    found.append(
+        _pair(f"a tolerance of {2 * tolerance:.3g} will do", replace(asked, tolerance=2 * tolerance), asked, False)
+    )
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is
     return tuple(pair for pair in found if pair is not None and (pair.given or _pays(pair)))
 
@@ -302,15 +334,36 @@ def create(request: Request, form: Posted) -> Response:
     if given is None:
         return _form(request, draft, 422)
     try:
-        study = create_study(draft.fields["name"], storage=service.storage, who=access.who, **given)
+        study = create_study(draft.fields["name"], storage=service.storage, who=access.who, **for_study(given))
     except LeversError as error:
         draft.problems.setdefault(error.field if error.field in (*FIELDS, "factors") else "form", message_of(error))
         return _form(request, draft, status_of(error))
     return back_to(request, f"/studies/{address(study.name)}", "The study has begun. Ask for its first runs.")
 
 
+def for_study(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study is begun with: all that was given but what only plans are made with.
+
+    >>> for_study({"space": None, "budget": 9, "expected_noise": 2.0})
+    {'space': None, 'budget': 9}
+    """
+    only_planned = {setting.name for setting in ON_FORM if CREATE not in setting.faces}
+    return {name: value for name, value in given.items() if name not in only_planned}
+
+
 def _form(request: Request, draft: Draft, status: int) -> Response:
-    shown = {"draft": draft, "problems": draft.problems}
+    asked: dict[str, list[Setting]] = {question: [] for question in QUESTIONS}
+    for setting in ON_FORM:
+        asked[setting.question].append(setting)
+    shown = {
+        "draft": draft,
+        "problems": draft.problems,
+        "questions": QUESTIONS,
+        "asked": asked,
+        "choices": CHOICES,
+        "picked": draft.all_picked,
+        "opened": {question for question in QUESTIONS if any(map(draft.says_something, asked[question]))},
+    }
     return page(request, "new.html", status, **shown, **plan_context(draft, keep_quiet=status == 200))
 
 
@@ -319,7 +372,7 @@ def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = Tr
     before = dict(draft.problems)
     found, buys, waiting = None, None, ""
     if not draft.rows and not draft.fields["table"]:
-        waiting = "The plan appears here once there are factors with their levels, and a tolerance or a budget."
+        waiting = "The plan appears here once there are levers with their levels, and how many runs you can make."
     elif (given := draft.checked()) is None:
         waiting = "; ".join(dict.fromkeys(draft.problems.values()))
     else:

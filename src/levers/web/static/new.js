@@ -25,6 +25,12 @@ add.addEventListener("click", () => {
 });
 for (const row of rows.children) ready(row);
 
+// where a question is answered by one of two, what somebody types in is the answer; the server relies on that
+document.getElementById("scripted").value = "1";
+for (const pick of form.querySelectorAll("input[id^=pick-]")) {
+  document.getElementById(pick.value).addEventListener("input", (event) => { if (event.target.value) pick.checked = true; });
+}
+
 // Enter in a row goes on to the next field, as in a spreadsheet; it does not begin a study by accident
 form.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.isComposing || !(event.target instanceof HTMLInputElement)) return;
