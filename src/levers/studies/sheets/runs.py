@@ -10,26 +10,30 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from levers.core.space import Codes
-from levers.errors import LeversError, SheetError
+from levers.errors import LeversError, SheetError, SurprisingOutcomesError
 from levers.studies.events import Numbers, Values
-from levers.studies.outcomes import check_correctable, new_outcomes, outcome_number
+from levers.studies.outcomes import Surprise, check_correctable, new_outcomes, outcome_number
 from levers.studies.sheets.cells import MAX_LISTED, raise_rows
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.write import SheetColumns, check_writable, write_sheet
 from levers.studies.state import Correction, StudyState, TrialState
 
 if TYPE_CHECKING:
-    from levers.studies.study import Study
+    from levers.studies.study import Study, TakenPast
 
 
 @dataclass(frozen=True, slots=True)
 class SheetReport:
-    """What a sheet brought: new outcomes, known ones, rows not run yet, and rows that others have done."""
+    """What a sheet brought: new outcomes, known ones, rows not run yet, and rows that others have done.
+
+    `flags` are new outcomes that are far from what the other runs lead one to expect.
+    """
 
     n_new: int
     n_known: int
     n_empty: int
     n_late: int
+    flags: tuple[Surprise, ...] = ()
 
 
 AnySheet: TypeAlias = str | os.PathLike[str] | Sheet
@@ -82,8 +86,11 @@ def write_runs(study: "Study", trials: Numbers, path: str | os.PathLike[str]) ->
     write_sheet(path, state.spec.space, **sheet_columns(state, trials))
 
 
-def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
-    """Take in a filled-in run sheet. A wrong row refuses the whole sheet, with row numbers and reasons."""
+def tell_sheet(study: "Study", path: AnySheet, *, insist: bool = True) -> SheetReport:
+    """Take in a filled-in run sheet. A wrong row refuses the whole sheet, with row numbers and reasons.
+
+    So does, without `insist`, an outcome that is a surprise.
+    """
     sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     filled = np.flatnonzero(sheet.filled)
@@ -92,9 +99,12 @@ def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
         accepted = new_outcomes(transaction.state, sheet.trials[filled], sheet.outcomes[filled])
         problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in accepted.problems]
         raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
+        flags = study.surprises(transaction.state, accepted.trials, accepted.values)
+        if flags and not insist:
+            raise SurprisingOutcomesError.of(flags)
         study.take(transaction, accepted.trials, accepted.values)
     n_new, n_late = len(accepted.trials), len(accepted.late)
-    return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
+    return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late, flags)
 
 
 def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correction]:
@@ -132,14 +142,16 @@ def is_of_study(study: "Study", sheet: Sheet) -> bool:
     return asked and not _wrong_settings(state, sheet)
 
 
-def import_sheet(study: "Study", path: AnySheet, note: str) -> int:
+def import_sheet(study: "Study", path: AnySheet, note: str, *, insist: bool = True) -> "TakenPast":
     """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
     sheet = _read(study, path, need_trials=False)
     if not sheet.filled.any():
         raise SheetError("no row of this sheet has an outcome; there is nothing to import")
     if sheet.trials is not None and is_of_study(study, sheet):
         raise SheetError("this is a run sheet of this very study; `levers tell` takes it, and nothing is counted twice")
-    return study.import_arrays(sheet.codes[sheet.filled], sheet.outcomes[sheet.filled], note)
+    filled = sheet.filled
+    lines = sheet.lines[filled].tolist()
+    return study.take_past(sheet.codes[filled], sheet.outcomes[filled], note, insist=insist, lines=lines)
 
 
 def sheet_columns(
