@@ -84,7 +84,7 @@ def _uploaded(request: Request, study: Study, form: FormData) -> Sheet:
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(file.file.read())
         with service_of(request).slowly():  # people know the file by their own name for it
-            sheet = read_sheet(path, study.space, name=repr(shown))
+            sheet = read_sheet(path, study.space, name=repr(shown), check=False)
     service_of(request).check_rows(sheet.n_rows)
     return sheet
 
