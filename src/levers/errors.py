@@ -6,6 +6,7 @@ All are also ValueErrors, so code that catches ValueError keeps working. What an
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 class LeversError(ValueError):
@@ -92,6 +93,34 @@ class TrialError(LeversError):
 
 class NoSuchTrialError(TrialError):
     """There is no trial of that number."""
+
+
+class SurprisingOutcomesError(TrialError):
+    """Outcomes are far from what the study's runs lead one to expect, and nobody has insisted. Nothing was stored.
+
+    `flags` has each of them with what was expected, as `levers.studies.outcomes.Surprise`.
+    """
+
+    flags: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, flags: Sequence[Any]) -> "SurprisingOutcomesError":
+        """An error about these outcomes."""
+        error = cls(f"{surprising(flags)}; nothing was stored. Store them anyway if they are right (insist)")
+        error.flags = tuple(flags)
+        return error
+
+
+def surprising(flags: Sequence[object], most: int = 5) -> str:
+    """Surprising outcomes in a sentence: some of them, and how many more.
+
+    >>> surprising(["trial 3: 72, expected about 7 (between 5 and 9)"])
+    'an outcome is far from what the other runs lead one to expect: trial 3: 72, expected about 7 (between 5 and 9)'
+    """
+    what = "an outcome is" if len(flags) == 1 else f"{len(flags):,} outcomes are"
+    listed = "; ".join(str(one) for one in flags[:most])
+    more = f"; and {len(flags) - most:,} more" if len(flags) > most else ""
+    return f"{what} far from what the other runs lead one to expect: {listed}{more}"
 
 
 class RepeatedKeyError(LeversError):

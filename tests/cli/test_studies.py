@@ -145,8 +145,9 @@ def test_xlsx_sheets(here: Path) -> None:
     book = openpyxl.load_workbook("runs.xlsx")
     sheet = book.active
     assert sheet is not None
+    column = [cell.value for cell in sheet[1]].index("outcome") + 1
     for row in (2, 3):
-        sheet.cell(row=row, column=6).value = 1.5
+        sheet.cell(row=row, column=column).value = 1.5
     book.save("runs.xlsx")
     assert "2 new outcomes, 0 known before, 1 rows not run yet" in ok("tell oven --sheet runs.xlsx")
     ok("export oven -o all.xlsx")

@@ -132,9 +132,13 @@ def test_encodings_line_ends_and_delimiters(tmp_path: Path, encoding: str, end: 
 
 
 def test_header_names_notes_and_trailing_delimiters(tmp_path: Path) -> None:
-    sheet = read(tmp_path, '\nnotes; HEAT ;Trial;OUTCOME;;\n"a;\nb";mid;3;1,5;;\n;;;;;\n;low;4;;;\n')
-    assert sheet.codes.tolist() == [[1, FREE, FREE], [0, FREE, FREE]]
+    header = "\nnotes; HEAT ;Trial;OUTCOME;Flag;dose;;\n"
+    sheet = read(tmp_path, f'{header}"a;\nb";mid;3;1,5;true;1;;\n;;;;;;;\n;low;4;;false;2,5;;\n')
+    assert sheet.codes.tolist() == [[1, 0, 0], [0, 1, 1]]
     assert sheet.lines.tolist() == [3, 5]
+    fewer = read(tmp_path, "block; HEAT ;Trial;OUTCOME;;\n1;mid;3;1,5;;\n")  # columns that somebody has deleted
+    assert fewer.codes.tolist() == [[1, FREE, FREE]]
+    assert "no column 'dose', 'flag', but 'Dosis'" in error(tmp_path, "trial,heat,Dosis,outcome\n1,mid,1,2\n")
     both = Space.of({"heat": ["a", "b"], " heat": ["c", "d"]})
     assert read(tmp_path, "trial, heat,heat,outcome\n1,d,a,1\n", both).codes.tolist() == [[0, 1]]
     assert "can be factor 'heat' or ' heat'" in error(tmp_path, "trial,heat ,outcome\n1,d,1\n", both)

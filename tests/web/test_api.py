@@ -72,7 +72,8 @@ def test_a_study_from_creation_to_verdict(http: httpx.Client, database: str) -> 
     while http.get("/studies/oven/status").json()["state"] == "running":
         trials = http.post("/studies/oven/ask", json={"n": 100}).json()["trials"]
         told = [{"trial": t["trial"], "value": outcome(t["params"])} for t in trials]
-        assert http.post("/studies/oven/tell", json={"outcomes": told}).json() == {"n_new": len(told), "n_failed": 0}
+        taken = http.post("/studies/oven/tell", json={"outcomes": told}).json()
+        assert taken == {"n_new": len(told), "n_failed": 0, "flags": []}
     verdict = http.get("/studies/oven/verdict").json()
     assert verdict["assignment"] == {"heat": "mid", "speed": 2}
     local = levers.create_study("here", FACTORS, tolerance=0.5, noise_sd=0.2, seed=3)
@@ -243,8 +244,9 @@ def test_outcomes_are_taken_all_or_none(http: httpx.Client, study: Study) -> Non
     answer = http.post("/studies/oven/tell", json={"outcomes": [{"trial": 0, "value": 1}, {"trial": 99, "value": 1}]})
     assert error(answer, 409)["kind"] == "TrialError"
     assert study.status().n_complete == 0
-    assert http.post("/studies/oven/tell", json={"trial": trials[0], "value": 1}).json() == {"n_new": 1, "n_failed": 0}
-    assert http.post("/studies/oven/tell", json={"trial": trials[0], "value": 1}).json() == {"n_new": 0, "n_failed": 0}
+    for n_new in (1, 0):
+        taken = http.post("/studies/oven/tell", json={"trial": trials[0], "value": 1}).json()
+        assert taken == {"n_new": n_new, "n_failed": 0, "flags": []}
     assert "correct" in error(http.post("/studies/oven/tell", json={"trial": trials[0], "value": 2}), 409)["message"]
     assert http.post("/studies/oven/tell", json={"trial": trials[1], "value": None}).json()["n_failed"] == 1
     assert http.get(f"/studies/oven/trials/{trials[1]}").json()["state"] == "FAIL"
@@ -315,7 +317,7 @@ def test_rows_and_bodies_are_limited(serve: Serve, database: str) -> None:
 
 def test_past_runs_come_in_once(http: httpx.Client, study: Study) -> None:
     body = {"rows": [{"heat": "low", "speed": 1}] * 3, "values": [1.0, 2.0, 3.0], "note": "2025"}
-    assert http.post("/studies/oven/import", json=body).json() == {"n_imported": 3}
+    assert http.post("/studies/oven/import", json=body).json() == {"n_imported": 3, "flags": []}
     error(http.post("/studies/oven/import", json=body), 409)
     error(http.post("/studies/oven/import", json={**body, "values": [1.0]}), 422)
     error(http.post("/studies/oven/import", json={**body, "rows": [{"heat": "none", "speed": 1}] * 3}), 422)
@@ -370,7 +372,8 @@ def test_a_key_holds_for_sheets_creation_and_copies(http: httpx.Client, study: S
     past = b"heat,speed,outcome\nlow,1,2.5\n"
     for _ in range(2):
         headers = {**key, "content-type": "text/csv", "idempotency-key": "p"}
-        assert http.post("/studies/oven/sheet/past", content=past, headers=headers).json() == {"n_imported": 1}
+        made = http.post("/studies/oven/sheet/past", content=past, headers=headers).json()
+        assert made == {"n_imported": 1, "flags": []}
 
 
 def test_a_request_that_failed_may_come_again_with_its_key(http: httpx.Client, study: Study) -> None:
@@ -486,7 +489,7 @@ def test_a_sheet_goes_out_and_comes_back(http: httpx.Client, study: Study, tmp_p
     assert http.get("/studies/oven/sheet", params={"worker": "bob"}).headers["levers-runs"] == "0"
     media = {"content-type": asked.headers["content-type"]}
     empty = http.put("/studies/oven/sheet", content=asked.content, headers=media)
-    assert empty.json() == {"n_new": 0, "n_known": 0, "n_empty": 4, "n_late": 0}
+    assert empty.json() == {"n_new": 0, "n_known": 0, "n_empty": 4, "n_late": 0, "flags": []}
     for number in range(4):
         study.tell(number, 1.5)
     path = f"/studies/oven/export/{kind}"

@@ -143,7 +143,7 @@ def test_a_sheet_has_as_many_rows_as_a_request_may_have() -> None:
     kind = {"content-type": "text/csv"}
     assert web.post("/api/v1/studies/oven/sheet/past", content=text, headers=kind).status_code == 413
     fewer = web.post("/api/v1/studies/oven/sheet/past", content=text[:-10], headers=kind)
-    assert (fewer.status_code, fewer.json()) == (200, {"n_imported": 3})
+    assert (fewer.status_code, fewer.json()) == (200, {"n_imported": 3, "flags": []})
 
 
 def test_a_sheet_with_cells_far_to_the_right_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -423,6 +423,9 @@ ONLY_HERE = {
         "import_arrays",
         "accept",
         "take",
+        "take_past",
+        "surprises",
+        "warn_of",
         "log_page",
     ),  # what the service itself answers with
 }

@@ -376,11 +376,14 @@ def test_fail_upload_correct_delete(client: TestClient, storage: Storage) -> Non
     assert sheet.headers["content-disposition"].startswith('attachment; filename="oven runs.csv"')
     assert len(lines) == 6
     seq = study.state.seq
-    wrong = "\n".join([lines[0], lines[1] + "1.5", lines[2] + "x", "999,1,low,1,3"])
+    wrong = "\n".join([lines[0], lines[1] + "1.5", lines[2] + "x", "999,1,,low,1,3"])
     answer = post(client, at("oven", "/upload"), files={"sheet": ("mine.csv", wrong)})
     assert answer.status_code == 422
     tidy(answer.text)
-    assert "<p>1 row is wrong; nothing was stored.</p><ul><li>row 3: outcome &#39;x&#39; is not a number" in answer.text
+    assert (
+        "<p>2 rows are wrong; nothing was stored.</p><ul><li>row 3: outcome &#39;x&#39; is not a number" in answer.text
+    )
+    assert "<li>row 4: there is no trial 999" in answer.text
     assert study.state.seq == seq
     assert post(client, at("oven", "/upload"), files={"sheet": ("a.csv", b"\0\1")}).status_code == 422
     assert post(client, at("oven", "/upload")).status_code == 422

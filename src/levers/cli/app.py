@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from levers.errors import LeversError, NotFinishedError
+from levers.errors import LeversError, NotFinishedError, SurprisingOutcomesError
 
 COMMANDS = {
     "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
@@ -72,6 +72,9 @@ COMMANDS = {
 }
 """Each command's module and function, and its line in `levers --help`, in the order in which they are listed."""
 
+EXIT_CODES: dict[type[LeversError], int] = {NotFinishedError: 3, SurprisingOutcomesError: 5}
+"""Exit codes of errors that are not wrong input, which is 2."""
+
 WITH_NUMBERS = ("tell", "fail", "correct")
 """Commands whose arguments may be negative numbers."""
 
@@ -106,7 +109,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
     epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 4 in doubt, "
-    "130 interrupted.",
+    "5 surprising outcomes that were not stored, 130 interrupted.",
 )
 
 
@@ -141,7 +144,7 @@ def main() -> None:
         app()
     except LeversError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(3 if isinstance(error, NotFinishedError) else 2)
+        sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 2))
     except OSError as error:  # a full disk, a file that may not be written: not a bug
         where = "" if error.filename is None else f": {error.filename}"
         typer.echo(f"error: {error.strerror or error}{where}", err=True)

@@ -1,21 +1,29 @@
 """`levers ask`, `tell`, `fail`, `correct`, `import`: runs out, outcomes in."""
 
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from levers.cli.options import FormatOption, Reached, SheetOption, command, on_study, outcome, say_json, trial_number
 from levers.cli.output import Format
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, SurprisingOutcomesError, surprising
 from levers.studies.analysis.describe import several
 from levers.studies.run import AnyStudy
 from levers.studies.state import Trial
-from levers.studies.study import NoOutcomeWarning
+from levers.studies.study import SurprisingOutcomeWarning
 
 TrialArgument = Annotated[str | None, typer.Argument(metavar="TRIAL", help="The trial's number.")]
 ValueArgument = Annotated[str | None, typer.Argument(metavar="VALUE", help="Its outcome; 1.5, 1,5 and -2e3 will do.")]
+
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Store surprising outcomes without asking.")]
+MOST_ASKED = 20
+"""How many surprising outcomes are listed in a question."""
+T = TypeVar("T")
 
 
 @on_study()
@@ -91,8 +99,17 @@ def _nothing(at: Reached, again: bool) -> str:
 
 
 @on_study(by=True)
-def tell(at: Reached, trial: TrialArgument = None, value: ValueArgument = None, sheet: SheetOption = None) -> None:
+def tell(
+    at: Reached,
+    trial: TrialArgument = None,
+    value: ValueArgument = None,
+    sheet: SheetOption = None,
+    yes: YesOption = False,
+) -> None:
     """Tell outcomes: one trial, or a filled-in sheet. A wrong row refuses the whole sheet; twice the same is fine.
+
+    An outcome far from what the other runs lead one to expect is asked about; where nobody can be asked, it is refused
+    with exit code 5 unless --yes is given.
 
     \b
     Examples:
@@ -100,20 +117,46 @@ def tell(at: Reached, trial: TrialArgument = None, value: ValueArgument = None, 
       levers tell oven 17 3.25
     """
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NoOutcomeWarning)
+        warnings.simplefilter("always", UserWarning)
         told = _told(sheet, trial, value, command("tell", at.name, "--sheet", "runs.csv"))
         if isinstance(told, tuple):
-            at.study.tell(*told)
+            _insisting(lambda insist: at.study.tell(*told, insist=insist), yes)
             typer.echo(f"trial {told[0]}: {told[1]:g}")
         else:
-            report = at.study.tell_sheet(told)
+            report = _insisting(lambda insist: at.study.tell_sheet(told, insist=insist), yes)
             typer.echo(f"{report.n_new} new outcomes, {report.n_known} known before, {report.n_empty} rows not run yet")
             if report.n_late:
                 were = several(report.n_late, "row was", "rows were")
                 typer.echo(f"{were} done by someone else first; left out")
     for warning in caught:
-        typer.echo(f"note: {warning.message}", err=True)
+        if yes or not isinstance(warning.message, SurprisingOutcomeWarning):  # else it was asked about
+            typer.echo(f"note: {warning.message}", err=True)
     typer.echo(at.standing())
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _insisting(act: Callable[[bool], T], yes: bool) -> T:
+    """Do what stores outcomes. Surprising ones are stored if whoever sits there says so, or said `--yes` before."""
+    if yes:
+        return act(True)
+    try:
+        return act(False)
+    except SurprisingOutcomesError as error:
+        if not _is_terminal():
+            listed = surprising(error.flags)
+            refused = type(error)(f"{listed}; nothing was stored. If this is right, add --yes")
+            refused.flags = error.flags
+            raise refused from None
+        for one in error.flags[:MOST_ASKED]:
+            typer.echo(str(one), err=True)
+        if len(error.flags) > MOST_ASKED:
+            typer.echo(f"and {len(error.flags) - MOST_ASKED:,} more", err=True)
+        if not typer.confirm("store it?" if len(error.flags) == 1 else "store them?", err=True):
+            raise type(error)("nothing was stored, as you said") from None
+    return act(True)
 
 
 @on_study(by=True)
@@ -195,17 +238,20 @@ def import_past(
         Path, typer.Argument(metavar="FILE", help="A .csv, .tsv or .xlsx file: a column for each factor, and outcome.")
     ],
     note: Annotated[str, typer.Option(help="Where the runs come from; it is kept in the log.")] = "",
+    yes: YesOption = False,
 ) -> None:
     """Take in past runs that the study did not ask for. They count from the next decision on.
 
     The guarantee then rests on these runs having been set (not only watched), with the same noise, and not picked for
-    their outcomes. The verdict says so.
+    their outcomes. The verdict says so. Outcomes that are far from the others are asked about as by `levers tell`.
 
     \b
     Example:
       levers import oven last-year.csv --note "trials of 2025"
     """
-    n = at.study.import_sheet(sheet, note)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SurprisingOutcomeWarning)
+        n = _insisting(lambda insist: at.study.import_sheet(sheet, note, insist=insist), yes)
     typer.echo(
         f"{n} past runs are in; they count from the next decision on.\n"
         "The guarantee now rests on them having been set, with the same noise, and not picked for their outcomes."

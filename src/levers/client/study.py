@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from levers.algorithms.base import Remark, Verdict
-from levers.client.transport import Transport
+from levers.client.transport import Transport, surprises_of
 from levers.core.codec import from_json, restored
 from levers.core.merging import forbidden_combinations, merged_groups
 from levers.core.space import Factor, Level, Space
@@ -27,7 +27,7 @@ from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reas
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
-from levers.studies.study import LogEntry, NoOutcomeWarning, no_outcomes
+from levers.studies.study import LogEntry, NoOutcomeWarning, SurprisingOutcomeWarning, no_outcomes
 
 if TYPE_CHECKING:
     import polars
@@ -204,12 +204,13 @@ class RemoteStudy(AnyStudy):
         """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
 
-    def tell_many(self, outcomes: Outcomes) -> int:
-        """Many outcomes at once, all or none of them; returns how many were new."""
+    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
+        """Many outcomes at once, all or none of them; returns how many were new. See `Study.tell_many`."""
         told = [{"trial": _known(t), "value": None if np.isnan(y) else y} for t, y in outcome_pairs(outcomes)]
-        taken = self._change("tell", outcomes=told)
+        taken = self._change("tell", _unless(insist), outcomes=told)
         if taken["n_failed"]:
             warnings.warn(no_outcomes(taken["n_failed"]), NoOutcomeWarning, stacklevel=3)
+        _warn_of(taken, 4)
         return int(taken["n_new"])
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
@@ -248,12 +249,16 @@ class RemoteStudy(AnyStudy):
         self.__dict__.pop("spec", None)  # which is another one now
         return tuple(changes)
 
-    def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
+    def import_runs(
+        self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str, *, insist: bool = True
+    ) -> int:
         """Runs that were made before or beside the study; see `Study.import_runs` for what they must be."""
         settings = [self.space.encode(row) for row in rows]
         codes = np.array([one.codes for one in settings], dtype=np.int16).reshape(-1, self.space.n_factors)
         _, y = past_runs(self.space, codes, values)
-        made = self._change("import", rows=[dict(one) for one in settings], values=y.tolist(), note=note)
+        sent = [dict(one) for one in settings]
+        made = self._change("import", _unless(insist), rows=sent, values=y.tolist(), note=note)
+        _warn_of(made, 3)
         return int(made["n_imported"])
 
     def ask_sheet(
@@ -266,19 +271,23 @@ class RemoteStudy(AnyStudy):
         """Write the runs that are out into a new run sheet once more; returns how many."""
         return self._sheet("GET", path, n=n, worker=worker)
 
-    def tell_sheet(self, path: FileName) -> "SheetReport":
+    def tell_sheet(self, path: FileName, *, insist: bool = True) -> "SheetReport":
         """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
         from levers.studies.sheets.runs import SheetReport
 
-        return built(SheetReport, self._upload("PUT", "sheet", path))
+        found = self._upload("PUT", "sheet", path, **_unless(insist))
+        _warn_of(found, 3)
+        return built(SheetReport, found, flags=surprises_of(found))
 
     def correct_sheet(self, path: FileName, reason: str) -> list[Correction]:
         """Correct the outcomes that are another in a sheet than was told."""
         return _corrections(self._upload("POST", "sheet/corrections", path, reason=reason))
 
-    def import_sheet(self, path: FileName, note: str) -> int:
+    def import_sheet(self, path: FileName, note: str, *, insist: bool = True) -> int:
         """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
-        return int(self._upload("POST", "sheet/past", path, note=note)["n_imported"])
+        made = self._upload("POST", "sheet/past", path, note=note, **_unless(insist))
+        _warn_of(made, 3)
+        return int(made["n_imported"])
 
     def _get(self, what: str, **params: Any) -> Any:
         return self._transport.get_json(f"{self._path}/{what}", **params)
@@ -290,8 +299,8 @@ class RemoteStudy(AnyStudy):
     def _trials(self, data: Any) -> list[Trial]:
         return [self._trial(one) for one in data["trials"]]
 
-    def _change(self, verb: str, **body: Any) -> Any:
-        return self._transport.change(f"{self._path}/{verb}", body)
+    def _change(self, verb: str, params: Mapping[str, Any] | None = None, /, **body: Any) -> Any:
+        return self._transport.change(f"{self._path}/{verb}", body, **(params or {}))
 
     def _sheet(self, method: str, path: FileName, **params: Any) -> int:
         """Write a sheet that the service makes to a new file, unless there is nothing on it."""
@@ -327,6 +336,18 @@ def _known(trial: Trial | int) -> int:
     if number < 0:
         raise NoSuchTrialError(f"there is no trial {number}; trials are counted from 0")
     return number
+
+
+def _unless(insist: bool) -> dict[str, str]:
+    """That nobody insists, for the address of a request; said only where it is so."""
+    return {} if insist else {"insist": "false"}
+
+
+def _warn_of(answer: Mapping[str, Any], stacklevel: int) -> None:
+    """Warn of outcomes that were stored and are a surprise."""
+    flags = surprises_of(answer)
+    if flags:
+        warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
 
 
 def _lease(seconds: float | None) -> float | None:

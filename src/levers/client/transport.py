@@ -14,7 +14,15 @@ import numpy as np
 
 from levers import errors
 from levers.core.validation import check_positive
-from levers.errors import InvalidSettingError, LeversError, SheetError, StorageError, TokenError
+from levers.errors import (
+    InvalidSettingError,
+    LeversError,
+    SheetError,
+    StorageError,
+    SurprisingOutcomesError,
+    TokenError,
+)
+from levers.studies.outcomes import Surprise
 
 if TYPE_CHECKING:
     import httpx
@@ -61,9 +69,10 @@ class Transport:
             if not page["items"] or offset >= page["total"]:
                 return
 
-    def change(self, path: str, body: Mapping[str, Any]) -> Any:
+    def change(self, path: str, body: Mapping[str, Any], **params: Any) -> Any:
         """Change something, once."""
-        return self.send("POST", path, json.dumps(body, default=_plain).encode(), "application/json").json()
+        content = json.dumps(body, default=_plain).encode()
+        return self.send("POST", path, content, "application/json", **params).json()
 
     def send(
         self, method: str, path: str, content: bytes | None = None, kind: str = "", **params: Any
@@ -132,12 +141,22 @@ def _fail(response: "httpx.Response") -> NoReturn:
         if isinstance(error, SheetError):
             error.rows = tuple((int(row), str(why)) for row, why in found.get("rows", ()))
             error.n_wrong = int(found.get("n_wrong", 0))
+        if isinstance(error, SurprisingOutcomesError):
+            error.flags = surprises_of(found)
     except (ValueError, KeyError, TypeError):
         raise StorageError(
             f"{response.url.copy_with(path='', query=None)} answered with status {response.status_code}, "
             "not as a levers service does; is the address right?"
         ) from None
     raise error
+
+
+def surprises_of(data: Mapping[str, Any]) -> tuple[Surprise, ...]:
+    """The surprising outcomes of an answer. An older service names none."""
+    names = Surprise.__dataclass_fields__
+    return tuple(
+        Surprise(**{name: value for name, value in one.items() if name in names}) for one in data.get("flags", ())
+    )
 
 
 def error_of(kind: str, status: int) -> type[LeversError]:

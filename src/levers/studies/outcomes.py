@@ -1,4 +1,4 @@
-"""Checks of arrays that users pass in, made before anything is stored."""
+"""Outcomes and runs that users pass in: checks that are made before anything is stored, and what they find."""
 
 import math
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ _REPLACED = (TrialState.STALE, TrialState.FAIL, TrialState.ABANDONED)
 MAX_OUTCOME = 1e100
 """The largest outcome that squares and sums can be computed of without overflow."""
 _LIMITS = f"it must be finite, and at most {MAX_OUTCOME:g} in size"
+BY_FIT, BY_SPREAD = "fit", "spread"
+"""What an outcome was compared with: the additive fit of the other runs, or how the other outcomes lie."""
 
 
 def outcome_number(trial: int, value: object) -> float:
@@ -35,17 +37,55 @@ def outcome_number(trial: int, value: object) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Surprise:
+    """An outcome that is not between `low` and `high`, where the other runs lead one to expect it.
+
+    `trial` is None for a past run, which `row` tells apart: its row in a sheet, or its place, from 1.
+
+    >>> str(Surprise(17, 7250.0, 72.31, 65.2, 79.4, BY_FIT))
+    'trial 17: 7250, expected about 72.3 (between 65.2 and 79.4)'
+    """
+
+    trial: int | None
+    value: float
+    expected: float
+    low: float
+    high: float
+    how: str
+    row: int | None = None
+
+    def __str__(self) -> str:
+        which = f"row {self.row}" if self.trial is None else f"trial {self.trial}"
+        return f"{which}: {self.value:.10g}, {self.expectation}"
+
+    @property
+    def expectation(self) -> str:
+        """What would have been no surprise, in words."""
+        half = (self.high - self.low) / 2
+        digits = 1 - math.floor(math.log10(half)) if 0 < half < math.inf else 4
+        low, middle, high = (_rounded(x, digits) for x in (self.low, self.expected, self.high))
+        return f"expected about {middle} (between {low} and {high})"
+
+
+def _rounded(value: float, digits: int) -> str:
+    """A number with so many digits behind the point as its uncertainty allows."""
+    return f"{value + 0.0:.{max(digits, 0)}f}" if digits <= 6 and abs(value) < 1e9 else f"{value:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """Told outcomes, sorted: to be stored, wrong (place in the list, reason), and late (place, reason).
 
     A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome
-    that was told before with the same value is none of these: telling twice changes nothing.
+    that was told before with the same value is none of these: telling twice changes nothing. `flags` are those to be
+    stored that are far from what the other runs lead one to expect.
     """
 
     trials: Numbers
     values: Values
     problems: list[tuple[int, str]]
     late: list[tuple[int, str]]
+    flags: tuple[Surprise, ...] = ()
 
 
 def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted:

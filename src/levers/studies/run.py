@@ -58,7 +58,7 @@ class AnyStudy(ABC):
         """Up to n runs to make."""
 
     @abstractmethod
-    def tell_many(self, outcomes: Outcomes) -> int:
+    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
         """Many outcomes at once."""
 
     @abstractmethod
@@ -110,12 +110,14 @@ class AnyStudy(ABC):
             raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
         return found.params
 
-    def tell(self, trial: Trial | int, value: float) -> None:
+    def tell(self, trial: Trial | int, value: float, *, insist: bool = True) -> None:
         """The outcome of a trial. Telling the same again changes nothing; telling another needs `correct`.
 
-        NaN means that the run gave no outcome: it fails, with a warning, and is asked for again.
+        NaN means that the run gave no outcome: it fails, with a warning, and is asked for again. An outcome far from
+        what the runs so far lead one to expect is stored with a `SurprisingOutcomeWarning`; without `insist` it is
+        refused, as a `SurprisingOutcomesError`.
         """
-        self.tell_many([(trial, value)])
+        self.tell_many([(trial, value)], insist=insist)
 
     def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
         """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""

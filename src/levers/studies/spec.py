@@ -18,8 +18,12 @@ from levers.core.validation import check_choice, check_count, check_number
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
 from levers.studies.settings import GOALS
 
-RESERVED = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
-"""Names that a factor of a study cannot have, in any case."""
+COLUMNS = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
+"""Columns of sheets and tables that no factor may be called like, in any case."""
+STAMP = "study"
+"""The column of a sheet that says which study it is of. Studies begun before there was one may have such a factor."""
+RESERVED = (*COLUMNS, STAMP)
+"""Names that a factor of a new study cannot have, in any case."""
 
 
 @serialisable("StudySpec")
@@ -192,9 +196,14 @@ def _term(value: Any) -> str:
 
 def check_names(space: Space) -> None:
     """Refuse to read or write a sheet of factors whose names are those of other columns."""
-    taken = [name for name in space.names if name.strip().casefold() in RESERVED]
+    taken = [name for name in space.names if name.strip().casefold() in COLUMNS]
     if taken:
         raise_together(
             SheetError,
             [f"factor {name!r} has the name of a column that sheets have anyway; rename the factor" for name in taken],
         )
+
+
+def has_stamp(space: Space) -> bool:
+    """Whether sheets of these factors can say which study they are of."""
+    return all(name.strip().casefold() != STAMP for name in space.names)

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,33 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.space import Level
 from levers.core.validation import check_count, check_positive
-from levers.errors import InvalidSettingError, NotFinishedError, RepeatedKeyError, StudyError, TrialError
+from levers.errors import (
+    InvalidSettingError,
+    NotFinishedError,
+    RepeatedKeyError,
+    StudyError,
+    SurprisingOutcomesError,
+    TrialError,
+    surprising,
+)
 from levers.studies.analysis import views
-from levers.studies.events import Asked, Checked, Corrected, Excluded, Expired, Failed, Imported, Numbers, Told, numbers
+from levers.studies.events import (
+    Asked,
+    Checked,
+    Corrected,
+    Excluded,
+    Expired,
+    Failed,
+    Imported,
+    Numbers,
+    Told,
+    Values,
+    numbers,
+)
 from levers.studies.log import StudyLog, Transaction
 from levers.studies.outcomes import (
     Accepted,
+    Surprise,
     check_correctable,
     check_running,
     check_told,
@@ -51,6 +72,7 @@ if TYPE_CHECKING:
 
     import polars
 
+    from levers.studies.analysis.expectation import Outlook
     from levers.studies.sheets.runs import SheetReport
 
     FileName = str | os.PathLike[str]
@@ -64,6 +86,14 @@ class LogEntry:
     at: float
     who: str
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakenPast:
+    """How many past runs came in, and which of their outcomes are a surprise."""
+
+    n_imported: int
+    flags: tuple[Surprise, ...]
 
 
 def login_name() -> str:
@@ -80,6 +110,14 @@ MAX_KEY = 200
 
 class NoOutcomeWarning(UserWarning):
     """An outcome was NaN: the run counts as failed and is asked for again."""
+
+
+class SurprisingOutcomeWarning(UserWarning):
+    """Outcomes were stored that are far from what the study's runs lead one to expect; `flags` has them as data."""
+
+    def __init__(self, flags: Sequence[Surprise]) -> None:
+        super().__init__(f"{surprising(flags)}; stored as told, `correct` mends what was mistyped")
+        self.flags = tuple(flags)
 
 
 def no_outcomes(n: int) -> str:
@@ -101,7 +139,7 @@ class Study(AnyStudy):
     """
 
     warns = True
-    """Whether an outcome of NaN warns whoever calls. A service has nobody to warn."""
+    """Whether an outcome that is NaN, or a surprise, warns whoever calls. A service has nobody to warn."""
 
     def __init__(
         self, name: str, storage: Storage, study: int, *, who: str | None = None, clock: Callable[[], float] = time.time
@@ -112,6 +150,7 @@ class Study(AnyStudy):
         self.id = study
         self._log = StudyLog(storage, study, clock)
         self._lock = threading.RLock()
+        self._outlook: list[Outlook] = []  # shared by all that follow the log together
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.storage.url!r})"
@@ -252,16 +291,20 @@ class Study(AnyStudy):
                 transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
             return due
 
-    def tell_many(self, outcomes: Outcomes) -> int:
-        """Many outcomes at once, all or none of them; returns how many were new."""
+    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
+        """Many outcomes at once, all or none of them; returns how many were new.
+
+        Outcomes far from what the runs so far lead one to expect are stored with a `SurprisingOutcomeWarning`; without
+        `insist` they are refused, as a `SurprisingOutcomesError`, and nothing is stored.
+        """
         told = outcome_pairs(outcomes)
-        return self.tell_arrays([t for t, _ in told], [v for _, v in told])
+        return self.tell_arrays([t for t, _ in told], [v for _, v in told], insist=insist)
 
-    def tell_arrays(self, trials: ArrayLike, values: ArrayLike) -> int:
+    def tell_arrays(self, trials: ArrayLike, values: ArrayLike, *, insist: bool = True) -> int:
         """Like `tell_many`, from an array of trial numbers and one of outcomes."""
-        return len(self.accept(trials, values).trials)
+        return len(self.accept(trials, values, insist=insist).trials)
 
-    def accept(self, trials: ArrayLike, values: ArrayLike) -> Accepted:
+    def accept(self, trials: ArrayLike, values: ArrayLike, *, insist: bool = True) -> Accepted:
         """Like `tell_arrays`; returns what was new."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
@@ -272,10 +315,29 @@ class Study(AnyStudy):
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
+            flags = self.surprises(transaction.state, accepted.trials, accepted.values)
+            if flags and not insist:
+                raise SurprisingOutcomesError.of(flags)
             self.take(transaction, accepted.trials, accepted.values)
-        return accepted
+        self.warn_of(flags, stacklevel=6)
+        return replace(accepted, flags=flags)
 
-    def take(self, transaction: Transaction, trials: Numbers, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    def surprises(self, state: StudyState, trials: Numbers, values: Values) -> tuple[Surprise, ...]:
+        """Which new outcomes are far from what the runs so far lead one to expect."""
+        from levers.studies.analysis.expectation import Outlook, are_few, surprises
+
+        if not are_few(state, len(trials)):
+            return surprises(state, trials, values)
+        if not self._outlook or not self._outlook[0].serves(state):
+            self._outlook[:] = [Outlook.of(state)]
+        return surprises(state, trials, values, self._outlook[0])
+
+    def warn_of(self, flags: Sequence[Surprise], stacklevel: int) -> None:
+        """Warn whoever calls of outcomes that were stored."""
+        if flags and self.warns:
+            warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
+
+    def take(self, transaction: Transaction, trials: Numbers, values: Values) -> None:
         """Store outcomes that were checked, and whatever follows from them."""
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
@@ -312,11 +374,16 @@ class Study(AnyStudy):
         check_target(self, path)
         return write_asked(self, numbers([trial.number for trial in self.running(worker)][:n]), path)
 
-    def tell_sheet(self, path: "FileName") -> "SheetReport":
-        """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies."""
+    def tell_sheet(self, path: "FileName", *, insist: bool = True) -> "SheetReport":
+        """The outcomes of a filled-in run sheet (.csv, .tsv, .xlsx), all or none; see docs/studies.
+
+        Surprising outcomes are stored with a warning or, without `insist`, refused with the whole sheet.
+        """
         from levers.studies.sheets.runs import tell_sheet
 
-        return tell_sheet(self, path)
+        report = tell_sheet(self, path, insist=insist)
+        self.warn_of(report.flags, stacklevel=3)
+        return report
 
     def correct_sheet(self, path: "FileName", reason: str) -> list[Correction]:
         """Correct the outcomes that are another in a sheet than was told."""
@@ -324,11 +391,13 @@ class Study(AnyStudy):
 
         return correct_sheet(self, path, reason)
 
-    def import_sheet(self, path: "FileName", note: str) -> int:
+    def import_sheet(self, path: "FileName", note: str, *, insist: bool = True) -> int:
         """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
         from levers.studies.sheets.runs import import_sheet
 
-        return import_sheet(self, path, note)
+        taken = import_sheet(self, path, note, insist=insist)
+        self.warn_of(taken.flags, stacklevel=3)
+        return taken.n_imported
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
@@ -415,18 +484,30 @@ class Study(AnyStudy):
         transaction.write(*following_events(transaction.state))
         check(transaction, again=revised is not None)
 
-    def import_runs(self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str) -> int:
+    def import_runs(
+        self, rows: Sequence[Mapping[str, Level]], values: Sequence[float], note: str, *, insist: bool = True
+    ) -> int:
         """Runs that were made before or beside the study; they count from the next decision on.
 
         They must have been set, not only watched, with the same noise, and not be chosen for their outcomes: the
-        verdict says that the guarantee rests on that.
+        verdict says that the guarantee rests on that. Surprising outcomes are treated as `tell_many` does.
         """
         space = self.space
         codes = np.array([space.encode(row).codes for row in rows], dtype=np.int16)
-        return self.import_arrays(codes.reshape(-1, space.n_factors), values, note)
+        return self.import_arrays(codes.reshape(-1, space.n_factors), values, note, insist=insist)
 
-    def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str) -> int:
+    def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str, *, insist: bool = True) -> int:
         """Like `import_runs`, from level positions of all factors."""
+        taken = self.take_past(codes, values, note, insist=insist)
+        self.warn_of(taken.flags, stacklevel=4)
+        return taken.n_imported
+
+    def take_past(
+        self, codes: ArrayLike, values: ArrayLike, note: str, *, insist: bool = True, lines: Sequence[int] | None = None
+    ) -> TakenPast:
+        """Like `import_arrays`; returns what was surprising too. `lines` are the rows of the sheet they come from."""
+        from levers.studies.analysis.expectation import past_surprises
+
         rows, y = past_runs(self.space, codes, values)
         with self.writing() as transaction:
             spec = transaction.state.spec
@@ -438,8 +519,11 @@ class Study(AnyStudy):
                 raise StudyError("some of these runs are combinations that the study forbids")
             if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in transaction.state.past):
                 raise StudyError("these very runs were imported before; counting them twice would void the guarantee")
+            flags = past_surprises(transaction.state, rows, y, lines)
+            if flags and not insist:
+                raise SurprisingOutcomesError.of(flags)
             transaction.write(Imported(rows, y, note))
-        return len(y)
+        return TakenPast(len(y), flags)
 
     def once(self, key: str, request: str, act: Callable[[], str]) -> str:
         """Do something once, however often it is asked for with the same key.

@@ -1,7 +1,7 @@
 """Errors as answers: which status an error has, in one place, and never a stack trace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +15,7 @@ from levers.errors import (
     SheetError,
     StorageError,
     StudyError,
+    SurprisingOutcomesError,
     TrialError,
 )
 from levers.studies.settings import SETTINGS
@@ -108,6 +109,8 @@ def about(error: LeversError) -> dict[str, Any]:
         found = {"field": error.field, "problems": [sendable(one) for one in error.problems]}
     if isinstance(error, SheetError):
         found |= {"rows": [(row, sendable(why)) for row, why in error.rows], "n_wrong": error.n_wrong}
+    if isinstance(error, SurprisingOutcomesError):
+        found["flags"] = [asdict(one) for one in error.flags]
     return {key: value for key, value in found.items() if value}
 
 

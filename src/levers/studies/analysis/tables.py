@@ -106,4 +106,4 @@ def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
     which = np.flatnonzero(states != TrialState.WAITING)
     values = trial_outcomes(state, which)
     names = np.array([s.name for s in TrialState])[states[which]].tolist()
-    write_sheet(path, state.spec.space, **sheet_columns(state, which, values, names))
+    write_sheet(path, state.spec.space, **sheet_columns(state, which, values, names, study.name))

@@ -162,6 +162,11 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GROUPED_LEVEL = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 
 
+TRUE_WORDS = ("true", "wahr", "vrai", "vero", "verdadero", "verdadeiro", "waar", "sant", "prawda")
+FALSE_WORDS = ("false", "falsch", "faux", "falso", "onwaar", "falskt", "fałsz")
+"""What spreadsheets of some countries write for a cell that is true or false."""
+
+
 def level_texts(factor: Factor) -> tuple[str, ...]:
     """The text of each level, all different: a text that reads like a number level gets a quote before it.
 
@@ -200,15 +205,15 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
     """What finds the position of the level that a cell's text means. The closer of two matches wins.
 
     >>> find = level_finder(Factor("flag", ["a", " a", True, 1 / 3]))
-    >>> find("a"), find(" a"), find("a "), find("TRUE"), find("0.333333333")
-    (0, 1, 0, 2, 3)
+    >>> find("a"), find(" a"), find("a "), find("TRUE"), find("WAHR"), find("0.333333333")
+    (0, 1, 0, 2, 2, 3)
     """
     texts = [(k, level) for k, level in enumerate(factor.levels) if isinstance(level, str)]
     written = {text: k for k, text in enumerate(level_texts(factor))}
     exact = {level: k for k, level in texts}
     counts = Counter(trimmed(level) for _, level in texts)
     loose = {trimmed(level): k for k, level in texts if counts[trimmed(level)] == 1}
-    booleans = {str(level).casefold(): k for k, level in enumerate(factor.levels) if isinstance(level, bool)}
+    booleans = _boolean_words(factor)
     numbers = {level: k for k, level in enumerate(factor.levels) if not isinstance(level, bool | str)}
 
     def find(cell: str) -> int:
@@ -234,6 +239,17 @@ def level_finder(factor: Factor) -> Callable[[str], int]:
         return found.pop() if len(found) == 1 else UNKNOWN
 
     return find
+
+
+def _boolean_words(factor: Factor) -> dict[str, int]:
+    """The position of the level that each word for true or false means: one that is a boolean, or a text like one."""
+    found: dict[str, int] = {}
+    for words in (TRUE_WORDS, FALSE_WORDS):
+        alike = [k for k, level in enumerate(factor.levels) if str(level).casefold() == words[0]]
+        which = [k for k in alike if isinstance(factor.levels[k], bool)] or alike
+        if len(which) == 1:
+            found |= dict.fromkeys(words, which[0])
+    return found
 
 
 @lru_cache(maxsize=1024, typed=True)  # pages ask for the same few again and again; True is not 1
@@ -279,7 +295,24 @@ _POINT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
 _COMMA = r"^[+-]?[0-9]*,[0-9]+" + _EXPONENT
 _GROUPED_OUTCOME = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 _BOTH = re.compile(r"[+-]?[0-9]+(?:[.,' \u00a0\u202f][0-9]+)+")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}")
+_MONTH = (
+    r"(?:jan|feb|fev|fév|mar|mär|mrz|apr|avr|abr|may|mai|mag|mei|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|okt|ott|out"
+    r"|nov|dec|déc|dez|dic)[a-zé]{0,6}[.]?"
+)
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?|[0-9]{1,2}[./-][0-9]{1,2}[./-](?:[0-9]{2,4})?"
+    rf"|[0-9]{{1,2}}[.]?[ -]{_MONTH}(?:[ -][0-9]{{2,4}})?|{_MONTH}[ -][0-9]{{1,4}}",
+    re.IGNORECASE,
+)
+
+
+def is_date(text: str) -> bool:
+    """Whether a text looks like what a spreadsheet makes of 1-2 or 3/4 when it takes it for a date.
+
+    >>> [is_date(text) for text in ("2-Jan", "02. Jan", "Jan 26", "2026-01-02", "2.1.", "1-2", "lot 12")]
+    [True, True, True, True, True, False, False]
+    """
+    return _DATE.fullmatch(text.strip()) is not None
 
 
 def trial_numbers(cells: "pl.Series", lines: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Fault]]:
@@ -313,10 +346,13 @@ def trial_numbers(cells: "pl.Series", lines: NDArray[np.int64]) -> tuple[NDArray
     ]
 
 
-def outcome_numbers(cells: "pl.Series", *, decimal_comma: bool) -> tuple[NDArray[np.float64], list[Fault]]:
+def outcome_numbers(
+    cells: "pl.Series", *, decimal_comma: bool, workbook: bool = False
+) -> tuple[NDArray[np.float64], list[Fault]]:
     """Outcomes, NaN where the cell is empty, and what is wrong with them.
 
-    `decimal_comma` says that a comma cannot separate thousands here, as in a file with semicolons between cells.
+    `decimal_comma` says that a comma cannot separate thousands here, as in a file with semicolons between cells. In a
+    `workbook` numbers are no texts, and a text that is one was typed otherwise than the rest.
 
     >>> import polars as pl
     >>> outcome_numbers(pl.Series(["1.5", "", " +2e3"]), decimal_comma=False)[0].tolist()
@@ -347,6 +383,8 @@ def outcome_numbers(cells: "pl.Series", *, decimal_comma: bool) -> tuple[NDArray
         if pointed.any():
             few, other = (comma, "point") if comma.sum() <= pointed.sum() else (pointed, "comma")
             reason = f"is ambiguous, as other rows have a decimal {other}; use one of them throughout"
+            if workbook and few is comma:
+                reason = "is a text where other cells are numbers; format the cell as a number, and type it again"
             faults.append(Fault(np.flatnonzero(few), lambda i: f"outcome {shown(texts[i])} {reason}"))
     return outcomes, faults
 
@@ -378,7 +416,7 @@ def _mask(series: "pl.Series") -> NDArray[np.bool_]:
 
 def _not_a_number(text: str) -> str:
     start = f"outcome {shown(text)} is not a number"
-    if _DATE.match(text):
+    if is_date(text):
         return f"{start} but a date; format the cells as numbers"
     if _BOTH.fullmatch(text):
         return f"{start} that can be read in one way only; write it without separators of thousands"

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,8 @@ from levers.studies.sheets.cells import (
     MAX_LISTED,
     UNKNOWN,
     Fault,
+    Problems,
+    is_date,
     level_codes,
     listed,
     outcome_numbers,
@@ -34,12 +36,19 @@ _ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """The rows of a sheet: line numbers in the file, trial numbers, level positions, outcomes."""
+    """The rows of a sheet: line numbers in the file, trial numbers, level positions, outcomes.
+
+    `studies` are the stamps that say which study each row is of, empty where there is none. What is wrong with other
+    rows is in `wrong`; `problem` says why the sheet as a whole cannot be of a study with these factors.
+    """
 
     lines: NDArray[np.int64]
     trials: NDArray[np.int64] | None
     codes: Codes
     outcomes: NDArray[np.float64]
+    studies: pl.Series | None = None
+    wrong: Problems = field(default_factory=Problems)
+    problem: str = ""
 
     @property
     def n_rows(self) -> int:
@@ -53,12 +62,18 @@ class Sheet:
 
 
 def read_sheet(
-    path: str | os.PathLike[str], space: Space, *, need_trials: bool = True, name: str | None = None
+    path: str | os.PathLike[str],
+    space: Space,
+    *,
+    need_trials: bool = True,
+    name: str | None = None,
+    check: bool = True,
 ) -> Sheet:
     """Read a .csv, .tsv or .xlsx file, whatever program and country it was saved in.
 
     `need_trials=False` is for past data: rows need no trial number, but a level for every factor. A column of trial
     numbers is read, and checked, whenever there is one. `name` is how messages call the file, if not by its path.
+    Without `check` wrong rows are left out and told in the sheet, for whoever finds more that is wrong.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -76,7 +91,12 @@ def read_sheet(
     except (OSError, SheetError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         raise SheetError(f"cannot read {name or repr(os.fspath(path))}: {reason}") from error
-    return _interpreted(space, columns, table)
+    sheet = _interpreted(space, columns, table)
+    if check:
+        if sheet.problem:
+            raise SheetError(f"cannot read {name or repr(os.fspath(path))}: {sheet.problem}")
+        raise_rows(sheet.wrong.listed, sheet.wrong.n)
+    return sheet
 
 
 def _table(path: str | os.PathLike[str], space: Space, need_trials: bool) -> tuple[Columns, Table]:
@@ -100,9 +120,12 @@ def _table(path: str | os.PathLike[str], space: Space, need_trials: bool) -> tup
 
 
 def _interpreted(space: Space, columns: Columns, table: Table) -> Sheet:
-    """Texts to numbers and codes; rows without a single entry are left out, wrong ones raise."""
+    """Texts to numbers and codes; rows without a single entry are left out, wrong ones too, with the reasons."""
     trials = None
-    outcomes, faults = outcome_numbers(table.cells.pop(columns.outcome), decimal_comma=table.decimal_comma)
+    studies = None if columns.study is None else table.cells.pop(columns.study).str.strip_chars()
+    outcomes, faults = outcome_numbers(
+        table.cells.pop(columns.outcome), decimal_comma=table.decimal_comma, workbook=table.workbook
+    )
     blank = np.isnan(outcomes)
     for fault in faults:
         blank[fault.places] = False
@@ -118,22 +141,40 @@ def _interpreted(space: Space, columns: Columns, table: Table) -> Sheet:
         faults += trial_faults
         blank &= trials < 0
         blank[trial_faults[1].places] = False
-    _raise_faults(table, faults, ~blank)
-    kept = slice(None) if not blank.any() else ~blank
-    return Sheet(table.lines[kept], None if trials is None else trials[kept], codes[kept], outcomes[kept])
+    wrong, problems = _wrong_rows(table, faults, ~blank)
+    left_out = blank | wrong
+    kept = slice(None) if not left_out.any() else ~left_out
+    return Sheet(
+        table.lines[kept],
+        None if trials is None else trials[kept],
+        codes[kept],
+        outcomes[kept],
+        None if studies is None else studies.filter(pl.Series(~left_out)),
+        problems,
+        columns.problem,
+    )
 
 
 def _level_faults(cells: pl.Series, codes: NDArray[np.int16], factor: Factor) -> list[Fault]:
     unknown = np.flatnonzero(codes == UNKNOWN)
-    texts = {int(place): shown(cells[int(place)]) for place in unknown[:MAX_LISTED]}  # the column itself can go
+    texts = {int(place): str(cells[int(place)]) for place in unknown[:MAX_LISTED]}  # the column itself can go
     name, levels = shown(factor.name), listed(factor.levels)
+    spoilt = "; the spreadsheet took it for a date: format the column as text, and type the level again"
+
+    def reason(place: int) -> str:
+        text = texts[place]
+        return (
+            f"{shown(text)} is not a level of factor {name}; its levels are {levels}{spoilt if is_date(text) else ''}"
+        )
+
     return [
-        Fault(unknown, lambda place: f"{texts[place]} is not a level of factor {name}; its levels are {levels}"),
+        Fault(unknown, reason),
         Fault(np.flatnonzero(codes == EMPTY), lambda place: f"factor {name} is empty"),
     ]
 
 
-def _raise_faults(table: Table, faults: list[Fault], counted: NDArray[np.bool_]) -> None:
+def _wrong_rows(table: Table, faults: list[Fault], counted: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Problems]:
+    """Which rows are wrong, and why: the first of them with reasons, and those that could not even be split."""
     wrong = np.zeros(len(table.lines), dtype=np.bool_)
     for fault in faults:
         wrong[fault.places] = True
@@ -144,4 +185,4 @@ def _raise_faults(table: Table, faults: list[Fault], counted: NDArray[np.bool_])
         for fault in faults
         for place in first[np.isin(first, fault.places)]
     ]
-    raise_rows([*table.problems.listed, *reasons], int(wrong.sum()) + table.problems.n)
+    return wrong, Problems([*table.problems.listed, *reasons], int(wrong.sum()) + table.problems.n)

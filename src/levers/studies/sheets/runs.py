@@ -1,5 +1,6 @@
 """Run sheets of a study: write what was asked, take in what comes back, all of it or none."""
 
+import hashlib
 import os
 import shlex
 from collections.abc import Sequence
@@ -10,26 +11,30 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from levers.core.space import Codes
-from levers.errors import LeversError, SheetError
+from levers.errors import LeversError, SheetError, SurprisingOutcomesError
 from levers.studies.events import Numbers, Values
-from levers.studies.outcomes import check_correctable, new_outcomes, outcome_number
-from levers.studies.sheets.cells import MAX_LISTED, raise_rows
+from levers.studies.outcomes import Surprise, check_correctable, new_outcomes, outcome_number
+from levers.studies.sheets.cells import MAX_LISTED, plain, raise_rows, shown
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.write import SheetColumns, check_writable, write_sheet
 from levers.studies.state import Correction, StudyState, TrialState
 
 if TYPE_CHECKING:
-    from levers.studies.study import Study
+    from levers.studies.study import Study, TakenPast
 
 
 @dataclass(frozen=True, slots=True)
 class SheetReport:
-    """What a sheet brought: new outcomes, known ones, rows not run yet, and rows that others have done."""
+    """What a sheet brought: new outcomes, known ones, rows not run yet, and rows that others have done.
+
+    `flags` are new outcomes that are far from what the other runs lead one to expect.
+    """
 
     n_new: int
     n_known: int
     n_empty: int
     n_late: int
+    flags: tuple[Surprise, ...] = ()
 
 
 AnySheet: TypeAlias = str | os.PathLike[str] | Sheet
@@ -37,7 +42,48 @@ AnySheet: TypeAlias = str | os.PathLike[str] | Sheet
 
 
 def _read(study: "Study", sheet: AnySheet, *, need_trials: bool = True) -> Sheet:
-    return sheet if isinstance(sheet, Sheet) else read_sheet(sheet, study.spec.space, need_trials=need_trials)
+    if isinstance(sheet, Sheet):
+        return sheet
+    return read_sheet(sheet, study.spec.space, need_trials=need_trials, check=False)
+
+
+def study_stamp(name: str, state: StudyState) -> str:
+    """What the sheets of a study say about whose they are: its name, and a mark of its beginning.
+
+    The mark stays when the study goes on, and another study has another, in another storage too. A copy has the log of
+    the original, so it has its mark and takes its sheets.
+    """
+    begun = f"{state.created_at!r} {state.spec.seed} {state.spec.space.names}"
+    return f"{name} #{hashlib.sha256(begun.encode()).hexdigest()[:8]}"
+
+
+def _mark(stamp: str) -> str:
+    return stamp.rpartition("#")[2].strip().lower()
+
+
+def _check_study(name: str, state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:
+    """Refuse a sheet of another study; of a sheet that is put together from several, return the rows of others."""
+    own, foreign = study_stamp(name, state), np.zeros(0, dtype=np.int64)
+    if sheet.studies is not None and len(sheet.studies):
+        marks = {text: _mark(text) for text in sheet.studies.unique() if text}
+        other = [text for text, mark in marks.items() if mark != _mark(own)]
+        foreign = np.flatnonzero(sheet.studies.is_in(other).to_numpy())
+        if foreign.size and foreign.size == (sheet.studies != "").sum():
+            theirs = shown(plain(other[0]))
+            raise SheetError(f"this is a sheet of the study {theirs}, and not of {own!r}; nothing was stored")
+    if sheet.problem:
+        raise SheetError(f"this is no sheet of the study {own!r}: {sheet.problem}; nothing was stored")
+    if sheet.studies is None:
+        return []
+    whose = [shown(plain(text)) for text in sheet.studies.gather(foreign)]
+    lines = sheet.lines[foreign].tolist()
+    return [(line, f"it is of the study {text}, not of {own!r}") for line, text in zip(lines, whose, strict=True)]
+
+
+def _raise_all(sheet: Sheet, problems: list[tuple[int, str]]) -> None:
+    """Raise everything that is wrong with the rows of a sheet at once: what cannot be read, and what does not fit."""
+    rows = {line for line, _ in problems}
+    raise_rows(sorted([*sheet.wrong.listed, *problems])[: 2 * MAX_LISTED], sheet.wrong.n + len(rows) or None)
 
 
 def check_target(study: "Study", path: str | os.PathLike[str]) -> None:
@@ -79,22 +125,28 @@ def write_asked(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -
 def write_runs(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> None:
     """Write a run sheet (.csv, .tsv or .xlsx) of some trials, with an empty column for the outcomes."""
     state = study.state
-    write_sheet(path, state.spec.space, **sheet_columns(state, trials))
+    write_sheet(path, state.spec.space, **sheet_columns(state, trials, study=study.name))
 
 
-def tell_sheet(study: "Study", path: AnySheet) -> SheetReport:
-    """Take in a filled-in run sheet. A wrong row refuses the whole sheet, with row numbers and reasons."""
+def tell_sheet(study: "Study", path: AnySheet, *, insist: bool = True) -> SheetReport:
+    """Take in a filled-in run sheet. A wrong row refuses the whole sheet, with row numbers and reasons.
+
+    So does, without `insist`, an outcome that is a surprise.
+    """
     sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     filled = np.flatnonzero(sheet.filled)
     with study.writing() as transaction:
-        problems = _wrong_settings(transaction.state, sheet)
+        problems = _check_study(study.name, transaction.state, sheet) + _wrong_settings(transaction.state, sheet)
         accepted = new_outcomes(transaction.state, sheet.trials[filled], sheet.outcomes[filled])
         problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in accepted.problems]
-        raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
+        _raise_all(sheet, problems)
+        flags = study.surprises(transaction.state, accepted.trials, accepted.values)
+        if flags and not insist:
+            raise SurprisingOutcomesError.of(flags)
         study.take(transaction, accepted.trials, accepted.values)
     n_new, n_late = len(accepted.trials), len(accepted.late)
-    return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late)
+    return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late, flags)
 
 
 def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correction]:
@@ -105,7 +157,7 @@ def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correctio
     sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     state, filled = study.state, np.flatnonzero(sheet.filled)
-    problems = _wrong_settings(state, sheet)
+    problems = _check_study(study.name, state, sheet) + _wrong_settings(state, sheet)
     trials, values = sheet.trials[filled], sheet.outcomes[filled]
     checked = new_outcomes(state, trials, values)
     news = {*checked.trials.tolist(), *(int(trials[i]) for i, _ in checked.problems)}
@@ -117,7 +169,7 @@ def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correctio
                 wanted[trial] = value
             except LeversError as error:
                 problems.append((line, str(error)))
-    raise_rows(sorted(problems)[:MAX_LISTED], len({line for line, _ in problems}) or None)
+    _raise_all(sheet, problems)
     if not wanted:
         raise SheetError("every outcome of this sheet is the one that is known; there is nothing to correct")
     return study.correct_many(wanted, reason)  # checks again, under the lock
@@ -127,27 +179,40 @@ def is_of_study(study: "Study", sheet: Sheet) -> bool:
     """Whether a sheet can be one that this study wrote: its trials were asked for, at the levels that it says."""
     assert sheet.trials is not None  # see tell_sheet
     state = study.state
+    try:
+        if _check_study(study.name, state, sheet):
+            return False
+    except SheetError:
+        return False
     known = bool((sheet.trials < state.trials.n_trials).all())
     asked = known and not (state.trials.state[sheet.trials] == TrialState.WAITING).any()
     return asked and not _wrong_settings(state, sheet)
 
 
-def import_sheet(study: "Study", path: AnySheet, note: str) -> int:
+def import_sheet(study: "Study", path: AnySheet, note: str, *, insist: bool = True) -> "TakenPast":
     """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
     sheet = _read(study, path, need_trials=False)
+    _raise_all(sheet, [])
     if not sheet.filled.any():
         raise SheetError("no row of this sheet has an outcome; there is nothing to import")
     if sheet.trials is not None and is_of_study(study, sheet):
         raise SheetError("this is a run sheet of this very study; `levers tell` takes it, and nothing is counted twice")
-    return study.import_arrays(sheet.codes[sheet.filled], sheet.outcomes[sheet.filled], note)
+    filled = sheet.filled
+    lines = sheet.lines[filled].tolist()
+    return study.take_past(sheet.codes[filled], sheet.outcomes[filled], note, insist=insist, lines=lines)
 
 
 def sheet_columns(
-    state: StudyState, trials: Numbers, outcomes: Values | None = None, states: Sequence[str] | None = None
+    state: StudyState,
+    trials: Numbers,
+    outcomes: Values | None = None,
+    states: Sequence[str] | None = None,
+    study: str | None = None,
 ) -> SheetColumns:
-    """The columns of a sheet of some trials."""
+    """The columns of a sheet of some trials, with the stamp of the study of that name."""
     blocks, codes = block_numbers(state, trials), trial_codes(state, trials)
-    return SheetColumns(trials=trials, blocks=blocks, codes=codes, outcomes=outcomes, states=states)
+    stamp = None if study is None else study_stamp(study, state)
+    return SheetColumns(trials=trials, blocks=blocks, codes=codes, outcomes=outcomes, states=states, study=stamp)
 
 
 def trial_codes(state: StudyState, trials: Numbers) -> Codes:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from levers.core.space import Space
 from levers.errors import SheetError
 from levers.studies.sheets.cells import Problems, listed, neutral, plain, shown, trimmed
+from levers.studies.spec import RESERVED, STAMP, has_stamp
 
 DELIMITERS = (",", ";", "\t")
 _SEP_LINE = re.compile(rb"\s*\"?sep=(.)\"?[ ]*(?:\r\n|\r|\n|$)", re.IGNORECASE)
@@ -24,19 +25,23 @@ _BATCH = 2_000  # few enough to stay in the processor's cache
 class Columns:
     """Positions of the columns that are read; None for those that a sheet does not have.
 
+    `problem` says why a run sheet cannot be of a study with these factors. It waits until it is known whose it is.
+
     >>> space = Space.of({"heat": ["low", "high"], "=dose": [1, 2]})
     >>> match_columns(["Trial", " heat", "notes", "'=dose", "outcome"], space, need_trials=True)
-    Columns(trial=0, outcome=4, factors=(1, 3))
+    Columns(trial=0, outcome=4, factors=(1, 3), study=None, problem='')
     """
 
     trial: int | None
     outcome: int
     factors: tuple[int | None, ...]
+    study: int | None = None
+    problem: str = ""
 
     @property
     def used(self) -> tuple[int, ...]:
         """The positions that are read, from left to right."""
-        return tuple(sorted(k for k in (self.trial, self.outcome, *self.factors) if k is not None))
+        return tuple(sorted(k for k in (self.trial, self.outcome, self.study, *self.factors) if k is not None))
 
 
 def recognised(header: Sequence[str], space: Space) -> int:
@@ -45,15 +50,19 @@ def recognised(header: Sequence[str], space: Space) -> int:
     >>> recognised(["trial", "heat;outcome"], Space.of({"heat": [1, 2]}))
     1
     """
-    known = {"trial", "outcome", *(_key(neutral(name)).casefold() for name in space.names)}
+    known = {"trial", "outcome", STAMP, *(_key(neutral(name)).casefold() for name in space.names)}
     return len(known & {_key(cell).casefold() for cell in header})
 
 
 def match_columns(header: Sequence[str], space: Space, *, need_trials: bool) -> Columns:
-    """Find the columns by their names: factors by exact name, else without spaces around it, else in any case."""
+    """Find the columns by their names: factors by exact name, else without spaces around it, else in any case.
+
+    Columns that are not known may stand beside those of all factors. If one of these is missing, another column may be
+    it under a wrong name, with levels that nobody would check.
+    """
     keys = [_key(cell) for cell in header]
-    fixed = {}
-    for name in ("trial", "outcome"):
+    fixed: dict[str, int | None] = {STAMP: None}
+    for name in ("trial", "outcome", *([STAMP] if has_stamp(space) else [])):
         places = [k for k, key in enumerate(keys) if key.casefold() == name]
         if len(places) > 1:
             raise SheetError(f"{len(places)} columns are named {name!r}; keep one of them")
@@ -61,15 +70,17 @@ def match_columns(header: Sequence[str], space: Space, *, need_trials: bool) -> 
     factors = _match_factors(header, keys, space.names, {k for k in fixed.values() if k is not None})
     missing = ["outcome"] if fixed["outcome"] is None else []
     missing = ["trial", *missing] if need_trials and fixed["trial"] is None else missing
-    if not need_trials:
-        missing += [name for name, k in zip(space.names, factors, strict=True) if k is None]
+    unnamed = [name for name, k in zip(space.names, factors, strict=True) if k is None]
+    found = listed([cell for cell in header if cell.strip()]) or "none"
+    missing = missing if need_trials else [*missing, *unnamed]
     if missing or fixed["outcome"] is None:
-        found = listed([cell for cell in header if cell.strip()]) or "none"
         raise SheetError(
             f"there is no column {listed(missing)}; the columns found are {found}. "
             "The first row must hold the names, with commas, semicolons or tabs between them"
         )
-    return Columns(fixed["trial"], fixed["outcome"], factors)
+    others = [header[k] for k, key in enumerate(keys) if k not in factors and key and key.casefold() not in RESERVED]
+    problem = f"there is no column {listed(unnamed)}, but {listed(others)}" if unnamed and others else ""
+    return Columns(fixed["trial"], fixed["outcome"], factors, fixed[STAMP], problem)
 
 
 def _match_factors(
@@ -125,6 +136,7 @@ class Table:
     cells: dict[int, pl.Series]
     problems: Problems
     decimal_comma: bool
+    workbook: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from levers.studies.sheets.table import Columns, Table, match_columns
 MAX_ROWS = 1_048_576
 MAX_CELLS = 60_000_000
 MAX_UNPACKED = 1 << 30
+_NARROWEST, _WIDEST = 8, 40
 _SUSPECT_SIZE, _SUSPECT_RATIO = 50 << 20, 200  # honest sheets shrink ten to fifty times
 _FORMULA_TAG = re.compile(rb"<(?:\w+:)?f[\s/>]")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -63,14 +64,33 @@ def read_workbook(file: IO[bytes], space: Space, *, need_trials: bool) -> tuple[
                 break
     kept = [place for place in range(len(lines)) if place not in wrong]
     series = {k: pl.Series([column[i] for i in kept], dtype=pl.String) for k, column in cells.items()}
-    return columns, Table(np.array(lines, dtype=np.int64)[kept], series, problems, decimal_comma=False)
+    return columns, Table(np.array(lines, dtype=np.int64)[kept], series, problems, decimal_comma=False, workbook=True)
 
 
-def write_workbook(file: IO[bytes], rows: Iterator[Sequence[Any]]) -> None:
-    """Write rows of cells: texts as texts, `Number` texts as numbers, None as nothing."""
+def write_workbook(file: IO[bytes], rows: Iterator[Sequence[Any]], widths: Sequence[int], outcome: int) -> None:
+    """Write rows of cells: texts as texts, `Number` texts as numbers, None as nothing.
+
+    The header stays in sight, columns are as wide as their texts, and the column of outcomes takes numbers alone.
+    """
     openpyxl = _openpyxl()
     workbook = openpyxl.Workbook(write_only=True)
     sheet = workbook.create_sheet("runs")
+    sheet.freeze_panes = "A2"
+    letter = openpyxl.utils.get_column_letter
+    for k, width in enumerate(widths, 1):
+        sheet.column_dimensions[letter(k)].width = min(max(width + 2, _NARROWEST), _WIDEST)
+    numbers = openpyxl.worksheet.datavalidation.DataValidation(
+        type="decimal",
+        operator="between",
+        formula1="-1E+100",
+        formula2="1E+100",
+        allow_blank=True,
+        showErrorMessage=True,
+        errorTitle="Not a number",
+        error="Type the outcome as a number. Leave the cell empty while the run has not been made.",
+    )
+    numbers.add(f"{letter(outcome + 1)}2:{letter(outcome + 1)}{MAX_ROWS}")
+    sheet.data_validations.append(numbers)
     for row in rows:
         sheet.append([_cell(openpyxl, sheet, value) for value in row])
     workbook.save(file)
@@ -86,6 +106,7 @@ def _openpyxl() -> ModuleType:
     try:
         import openpyxl
         import openpyxl.cell
+        import openpyxl.worksheet.datavalidation
     except ImportError:
         raise SheetError("Excel workbooks need openpyxl: pip install 'levers[excel]', or use a .csv file") from None
     return openpyxl

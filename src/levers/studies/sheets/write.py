@@ -16,7 +16,7 @@ from levers.errors import SheetError, raise_together
 from levers.studies.sheets.cells import level_texts, neutral, shown
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
-from levers.studies.spec import check_names
+from levers.studies.spec import STAMP, check_names, has_stamp
 
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # what a cell of Excel holds
@@ -34,6 +34,7 @@ class _Rows:
     codes: NDArray[np.int16]
     outcomes: NDArray[np.float64]
     states: Sequence[str] | None
+    study: str | None = None
 
     def __post_init__(self) -> None:
         check_names(self.space)
@@ -53,17 +54,19 @@ class _Rows:
     @property
     def header(self) -> list[str]:
         names = [neutral(name) for name in self.space.names]
-        return ["trial", "block", *names, "outcome", *(() if self.states is None else ("state",))]
+        stamp = () if self.study is None else (STAMP,)
+        return ["trial", "block", *stamp, *names, "outcome", *(() if self.states is None else ("state",))]
 
 
 class SheetColumns(TypedDict, total=False):
-    """The columns of a sheet, all of one length. Outcomes and states may be left out."""
+    """The columns of a sheet, all of one length, and the study that they are of. Only the first three are needed."""
 
     trials: Required[ArrayLike]
     blocks: Required[ArrayLike]
     codes: Required[ArrayLike]
     outcomes: ArrayLike | None
     states: Sequence[str] | None
+    study: str | None
 
 
 def sheet_text(space: Space, **columns: Unpack[SheetColumns]) -> str:
@@ -105,7 +108,7 @@ def check_writable(path: str | os.PathLike[str], space: Space) -> None:
 
 def _write(rows: _Rows, file: IO[bytes], suffix: str) -> None:
     if suffix == ".xlsx":
-        write_workbook(file, _cells(rows))
+        write_workbook(file, _cells(rows), _widths(rows), rows.header.index("outcome"))
         return
     text = _delimited(rows, _DELIMITERS[suffix])
     # without the mark, Excel takes the text for that of an old Windows
@@ -119,11 +122,14 @@ def _rows(space: Space, **columns: Unpack[SheetColumns]) -> _Rows:
     given = columns.get("outcomes")
     outcomes = np.array(np.full(len(numbers), np.nan) if given is None else given, dtype=np.float64)  # None becomes NaN
     blocks = np.asarray(columns["blocks"], dtype=np.int64)
-    return _Rows(space, numbers, blocks, codes, outcomes, columns.get("states"))
+    study = columns.get("study") if has_stamp(space) else None
+    return _Rows(space, numbers, blocks, codes, outcomes, columns.get("states"), study)
 
 
 def _delimited(rows: _Rows, delimiter: str) -> str:
     columns = [pl.Series(rows.trials), pl.Series(rows.blocks)]
+    if rows.study is not None:
+        columns.append(pl.Series([_quoted(neutral(rows.study))] * len(rows.trials), dtype=pl.String))
     for k, factor in enumerate(rows.space.factors):
         texts = pl.Series([*(_quoted(text) for text in level_texts(factor)), ""], dtype=pl.String)
         columns.append(texts.gather(np.where(rows.codes[:, k] == FREE, factor.n_levels, rows.codes[:, k])))
@@ -142,7 +148,19 @@ def _cells(rows: _Rows) -> Iterator[Sequence[Any]]:
         levels = [cells[k][code] if code != FREE else None for k, code in enumerate(rows.codes[i].tolist())]
         value = None if np.isnan(outcome) else Number(repr(outcome))
         state = () if rows.states is None else (neutral(rows.states[i]),)
-        yield [Number(trial), Number(block), *levels, value, *state]
+        stamp = () if rows.study is None else (neutral(rows.study),)
+        yield [Number(trial), Number(block), *stamp, *levels, value, *state]
+
+
+def _widths(rows: _Rows) -> list[int]:
+    """How many characters the widest cell of each column has, as far as it is to be seen at once."""
+    widths = [len(name) for name in rows.header]
+    first = 2 if rows.study is None else 3
+    if rows.study is not None:
+        widths[2] = max(widths[2], len(rows.study))
+    for k, factor in enumerate(rows.space.factors, first):
+        widths[k] = max(widths[k], *(len(text) for text in level_texts(factor)))
+    return widths
 
 
 def _value(level: object, text: str) -> object:

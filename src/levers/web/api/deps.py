@@ -28,6 +28,13 @@ Key = Annotated[
         "answered the same; another request with it is refused.",
     ),
 ]
+Insist = Annotated[
+    bool,
+    Query(
+        description="Whether outcomes far from what the other runs lead one to expect are stored. If not, they are "
+        "refused (409, SurprisingOutcomesError, with `flags`), and nothing is stored."
+    ),
+]
 Offset = Annotated[int, Query(ge=0, le=MOST, description="How many to skip.")]
 Limit = Annotated[int, Query(ge=1, le=_PAGE, description="How many to return at most.")]
 

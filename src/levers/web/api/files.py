@@ -20,7 +20,7 @@ from levers.studies.sheets.files import MEDIA_TYPES
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet, tell_sheet, write_runs
 from levers.studies.study import Study
-from levers.web.api.deps import Absent, F, Key, Name, answer, of_study, once, responses, service_of, study_of
+from levers.web.api.deps import Absent, F, Insist, Key, Name, answer, of_study, once, responses, service_of, study_of
 from levers.web.api.runs import CorrectionsMade, Imported
 from levers.web.api.schemas import LONGEST_LEASE, MOST_ROWS
 from levers.web.api.trials import Worker
@@ -149,9 +149,13 @@ Note = Annotated[str, Query(max_length=10_000, description="Where the runs come 
 
 
 @_with_sheet(router.put, "sheet", "tellSheet", "Hand in a filled-in run sheet", SheetReport, _ERRORS)
-async def upload(request: Request, name: Name) -> Response:
+async def upload(request: Request, name: Name, insist: Insist = True) -> Response:
     """All of it, or nothing when a row is wrong: the message lists rows and reasons. Handing it in twice is fine."""
-    return await _changed(request, name, None, "tell", tell_sheet)
+
+    def act(study: Study, sheet: Sheet) -> SheetReport:
+        return tell_sheet(study, sheet, insist=insist)
+
+    return await _changed(request, name, None, "tell", act)
 
 
 @_with_sheet(
@@ -167,11 +171,13 @@ async def correct(request: Request, name: Name, reason: Reason, key: Key = None)
 
 
 @_with_sheet(router.post, "sheet/past", "importSheet", "Take in past runs from a sheet", Imported, _CHANGES)
-async def import_past(request: Request, name: Name, note: Note = "", key: Key = None) -> Response:
+async def import_past(
+    request: Request, name: Name, note: Note = "", insist: Insist = True, key: Key = None
+) -> Response:
     """A column for each factor, and `outcome`."""
 
     def act(study: Study, sheet: Sheet) -> Imported:
-        return Imported(n_imported=import_sheet(study, sheet, note))
+        return Imported.read(import_sheet(study, sheet, note, insist=insist))
 
     return await _changed(request, name, key, f"import sheet {note}", act, need_trials=False)
 
@@ -188,7 +194,7 @@ async def _changed(
             path = FilePath(folder) / f"sheet{suffix}"
             path.write_bytes(data)
             # before anybody has to wait for the study; whoever sent it does not know the file by that path
-            sheet = read_sheet(path, study.space, name="the sheet", **reading)
+            sheet = read_sheet(path, study.space, name="the sheet", check=False, **reading)
         service_of(request).check_rows(sheet.n_rows)
         digest = hashlib.sha256(data).hexdigest()
         return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet))

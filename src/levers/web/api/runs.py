@@ -4,12 +4,15 @@ import math
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
+from pydantic import Field
 
 from levers.studies.analysis import views
+from levers.studies.outcomes import Surprise
 from levers.studies.state import Correction, Exclusion
 from levers.studies.study import Study
-from levers.web.api.deps import Key, Name, changed, of_study, responses
+from levers.web.api.deps import Insist, Key, Name, changed, of_study, responses
 from levers.web.api.schemas import (
+    FLAGS,
     Ask,
     Correct,
     Corrections,
@@ -65,9 +68,10 @@ class Standing(Shape):
 
 
 class Imported(Shape):
-    """How many past runs came in."""
+    """How many past runs came in, and which of their outcomes are a surprise."""
 
     n_imported: int
+    flags: list[Surprise] = Field(default=[], description=FLAGS)
 
 
 @of_study(router.post, "ask", "ask", "Get runs to make", Trials, responses=_ASK)
@@ -81,14 +85,16 @@ def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = N
 
 
 @of_study(router.post, "tell", "tell", "Tell outcomes", Taken, responses=_ERRORS)
-def tell(request: Request, name: Name, body: Annotated[Told, Body()], key: Key = None) -> Response:
+def tell(
+    request: Request, name: Name, body: Annotated[Told, Body()], insist: Insist = True, key: Key = None
+) -> Response:
     """One outcome, or many: all of them or none. Telling the same again changes nothing; another needs `correct`."""
     told = [body] if isinstance(body, Outcome) else body.outcomes
 
     def act(study: Study) -> Taken:
         values = [_NAN if one.value is None else one.value for one in told]
-        new = study.accept([one.trial for one in told], values).values
-        return Taken(n_new=len(new), n_failed=sum(map(math.isnan, new)))
+        found = study.accept([one.trial for one in told], values, insist=insist)
+        return Taken(n_new=len(found.values), n_failed=sum(map(math.isnan, found.values)), flags=[*found.flags])
 
     return changed(request, name, key, body, act, len(told))
 
@@ -164,10 +170,13 @@ def restate(request: Request, name: Name, body: Annotated[Restate, Body()], key:
 
 
 @of_study(router.post, "import", "importRuns", "Take in past runs", Imported, responses=_ERRORS)
-def import_runs(request: Request, name: Name, body: Annotated[Import, Body()], key: Key = None) -> Response:
+def import_runs(
+    request: Request, name: Name, body: Annotated[Import, Body()], insist: Insist = True, key: Key = None
+) -> Response:
     """Runs that the study did not ask for. They must have been set, with the same noise, and not picked."""
 
     def act(study: Study) -> Imported:
-        return Imported(n_imported=study.import_runs(body.rows, body.values, body.note))
+        codes = [study.space.encode(row).codes for row in body.rows]
+        return Imported.read(study.take_past(codes, body.values, body.note, insist=insist))
 
     return changed(request, name, key, body, act, len(body.rows))

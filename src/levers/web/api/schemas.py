@@ -9,7 +9,7 @@ from levers.algorithms.base import Verdict
 from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.analysis.estimates import Gain
-from levers.studies.outcomes import MAX_OUTCOME
+from levers.studies.outcomes import MAX_OUTCOME, Surprise
 from levers.studies.settings import CREATE, PLAN, SETTINGS, settings_of
 from levers.studies.spec import StudySpec
 from levers.studies.state import Trial
@@ -278,6 +278,7 @@ Item = TypeVar("Item")
 State = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "STALE", "ABANDONED", "EXCLUDED"]
 Params = dict[str, Level]
 _TIME = "Seconds since 1970."
+FLAGS = "Outcomes far from what the other runs lead one to expect. They are stored; `correct` mends what was mistyped."
 
 
 class Shape(BaseModel):
@@ -300,6 +301,7 @@ class ErrorDetail(Shape):
     problems: list[str] = Field(default=[], description="All that is wrong, if it is more than one thing.")
     rows: list[tuple[int, str]] = Field(default=[], description="Wrong rows of a sheet, as far as they are listed.")
     n_wrong: int = Field(default=0, description="How many rows of the sheet are wrong.")
+    flags: list[Surprise] = Field(default=[], description="Outcomes that were refused because nobody insisted.")
 
 
 class Problem(Shape):
@@ -352,10 +354,11 @@ class Trials(Shape):
 
 
 class Taken(Shape):
-    """How many outcomes were new, and how many runs failed for want of one."""
+    """How many outcomes were new, how many runs failed for want of one, and which outcomes are a surprise."""
 
     n_new: int
     n_failed: int
+    flags: list[Surprise] = Field(default=[], description=FLAGS)
 
 
 class FactorShape(Shape):

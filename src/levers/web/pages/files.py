@@ -5,22 +5,26 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData
 
-from levers.errors import InvalidSettingError, LeversError
+from levers.charts.view import StudyView
+from levers.core.space import FREE
+from levers.errors import InvalidSettingError, LeversError, SurprisingOutcomesError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.tables import export_study
 from levers.studies.sheets.files import MEDIA_TYPES
-from levers.studies.sheets.read import read_sheet
+from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
 from levers.web.errors import RefusedError
 from levers.web.pages.runs import study_address
-from levers.web.pages.site import answered, service_of
-from levers.web.pages.study import opened, refused
-from levers.web.security import Posted, file_of
+from levers.web.pages.site import answered, is_quiet, page, service_of
+from levers.web.pages.study import open_runs, opened, panels_of, refused
+from levers.web.security import Posted, file_of, text_of
 
 _KINDS = {**MEDIA_TYPES, ".csv": f"{MEDIA_TYPES['.csv']}; charset=utf-8"}
 router = APIRouter(include_in_schema=False)
@@ -53,16 +57,24 @@ def export(request: Request, name: str, what: str, suffix: str) -> Response:
 
 @router.post("/studies/{name}/upload")
 def upload(request: Request, name: str, form: Posted) -> Response:
-    """Take in a filled-in sheet, all of it or nothing."""
+    """Take in a filled-in sheet, all of it or nothing; surprising outcomes once they are said to be right."""
     study, view = opened(request, name, "write")
     try:
-        said = _taken(request, study, form)
+        insisted = text_of(form, "outcomes")
+        sheet = _outcomes(study, insisted) if insisted else _uploaded(request, study, form)
+        report = tell_sheet(study, sheet, insist=bool(insisted))
+    except SurprisingOutcomesError as error:
+        return _asked(request, study, view, sheet, error)
     except LeversError as error:
         return refused(request, study, view, error)
+    said = f"{several(report.n_new, 'new outcome', 'new outcomes')}, {report.n_known:,} known before, "
+    said += f"{several(report.n_empty, 'row', 'rows')} not run yet."
+    if report.n_late:
+        said += f" {several(report.n_late, 'row was', 'rows were')} done by someone else first; left out."
     return answered(request, study_address(study, "#runs"), said)
 
 
-def _taken(request: Request, study: Study, form: FormData) -> str:
+def _uploaded(request: Request, study: Study, form: FormData) -> Sheet:
     file = file_of(form, "sheet")
     if file is None:
         raise InvalidSettingError("choose a filled-in .csv or .xlsx sheet first; nothing was stored")
@@ -72,14 +84,40 @@ def _taken(request: Request, study: Study, form: FormData) -> str:
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(file.file.read())
         with service_of(request).slowly():  # people know the file by their own name for it
-            sheet = read_sheet(path, study.space, name=repr(shown))
-        service_of(request).check_rows(sheet.n_rows)
-        report = tell_sheet(study, sheet)
-    said = f"{several(report.n_new, 'new outcome', 'new outcomes')}, {report.n_known:,} known before, "
-    said += f"{several(report.n_empty, 'row', 'rows')} not run yet."
-    if report.n_late:
-        said += f" {several(report.n_late, 'row was', 'rows were')} done by someone else first; left out."
-    return said
+            sheet = read_sheet(path, study.space, name=repr(shown), check=False)
+    service_of(request).check_rows(sheet.n_rows)
+    return sheet
+
+
+MOST_ASKED = 50
+"""Surprising outcomes of a sheet that are listed."""
+
+
+def _asked(request: Request, study: Study, view: StudyView, sheet: Sheet, error: SurprisingOutcomesError) -> Response:
+    """The question about surprising outcomes of a sheet. A page cannot send a file again, so it holds the outcomes."""
+    assert sheet.trials is not None  # read_sheet needs them unless told otherwise
+    pairs = zip(sheet.trials[sheet.filled].tolist(), sheet.outcomes[sheet.filled].tolist(), strict=True)
+    held = " ".join(f"{trial}:{value!r}" for trial, value in pairs)
+    are = several(len(error.flags), "outcome is", "outcomes are")
+    lines = [f"{are} far from what was expected. Nothing of the sheet was stored.", *map(str, error.flags[:MOST_ASKED])]
+    if len(error.flags) > MOST_ASKED:
+        lines.append(f"and {len(error.flags) - MOST_ASKED:,} more")
+    if is_quiet(request):
+        return JSONResponse({"ok": False, "kind": "problem", "message": "\n".join(lines), "held": held})
+    shown = panels_of(view, open_runs(view, study))
+    return page(request, "study.html", 409, wrong=lines, held=held, **shown)
+
+
+def _outcomes(study: Study, text: str) -> Sheet:
+    """The outcomes that a page held while it asked about them."""
+    try:
+        pairs = [part.split(":") for part in text.split()]
+        trials = np.array([int(trial) for trial, _ in pairs], dtype=np.int64)
+        values = np.array([float(value) for _, value in pairs])
+    except (ValueError, OverflowError):
+        raise InvalidSettingError("what came back with the form cannot be read; upload the sheet again") from None
+    codes = np.full((len(trials), study.space.n_factors), FREE, dtype=np.int16)
+    return Sheet(np.arange(len(trials)) + 1, trials, codes, values)
 
 
 def _download(path: Path, name: str) -> Response:

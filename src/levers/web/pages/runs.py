@@ -1,6 +1,8 @@
 """Forms of a study's page: ask for runs, tell outcomes, report failures, correct."""
 
 import re
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
@@ -56,53 +58,90 @@ def _handed_out(study: Study, n: int, wanted: int) -> str:
 
 @router.post("/studies/{name}/tell")
 def tell(request: Request, name: str, form: Posted) -> Response:
-    """Take the outcomes that were typed: one row or all. Rows that cannot be taken stay, with the reason."""
+    """Take the outcomes that were typed: one row or all. Rows that cannot be taken stay, with the reason.
+
+    So do outcomes that are a surprise, until whoever typed them says that they are right.
+    """
     study, _ = opened(request, name, "write")
     typed = {t: text for t, text in entries(form, "outcome").items() if text}
     only = text_of(form, "save")
-    chosen = typed if only in ("", "all") else {t: text for t, text in typed.items() if str(t) == only}
+    chosen = typed if only in ("", "all", INSIST) else {t: text for t, text in typed.items() if str(t) == only}
     if not chosen:
         raise InvalidSettingError("no outcome was typed in; nothing was stored")
-    saved, problems = take(study, chosen, comma=has_comma(typed.values()))
+    asked = entries(form, "asked")
+    insisted = {t for t, text in chosen.items() if only == INSIST and asked.get(t) == text}
+    saved, problems = take(study, chosen, comma=has_comma(typed.values()), insisted=insisted)
     said = f"{several(len(saved), 'outcome', 'outcomes')} saved." if saved else "Nothing was stored."
     if study.is_finished:
         said += " The study is finished: there is a verdict."
-    if problems:
-        said += f" {several(len(problems), 'row needs', 'rows need')} another look."
+    n_asked = sum(found.asked for found in problems.values())
+    if n_asked:
+        said += f" {several(n_asked, 'outcome is', 'outcomes are')} far from what was expected, and not stored."
+    if len(problems) > n_asked:
+        said += f" {several(len(problems) - n_asked, 'row needs', 'rows need')} another look."
     if is_quiet(request):
         kind = "problem" if problems else "done"
-        wrong = [{"trial": t, "problem": text, "may_correct": told} for t, (text, told) in problems.items()]
+        wrong = [
+            {"trial": t, "problem": found.text, "may_correct": found.may_correct, "asked": found.asked}
+            for t, found in problems.items()
+        ]
         return JSONResponse({"kind": kind, "message": said, "saved": saved, "problems": wrong})
     if not problems:
         return answered(request, study_address(study, "#runs"), said)
     study, view = opened(request, name, "write")
-    left = {t: (text, problems[t][0] if t in problems else "") for t, text in typed.items() if t not in saved}
+    left = {t: (text, *problems.get(t, _RIGHT)[:2]) for t, text in typed.items() if t not in saved}
     return page(request, "study.html", 409, wrong=(said,), **panels_of(view, open_runs(view, study, typed=left)))
 
 
-def take(study: Study, typed: dict[int, str], *, comma: bool = False) -> tuple[list[int], dict[int, tuple[str, bool]]]:
-    """Store what can be stored, in one piece; of the rest say why not, and whether it can be corrected."""
+INSIST = "insist"
+"""What the button sends that stores surprising outcomes."""
+
+
+class Refusal(NamedTuple):
+    """Why an outcome was not stored; whether it is only a surprise; whether it can be corrected."""
+
+    text: str
+    asked: bool = False
+    may_correct: bool = False
+
+
+_RIGHT = Refusal("")
+
+
+def take(
+    study: Study, typed: dict[int, str], *, comma: bool = False, insisted: Collection[int] = ()
+) -> tuple[list[int], dict[int, Refusal]]:
+    """Store what can be stored, in one piece; of the rest say why not.
+
+    Outcomes that are a surprise are stored if they are `insisted` upon.
+    """
     values, problems = {}, {}
     for trial, text in typed.items():
         try:
             values[trial] = decimal(text, comma=comma)
         except InvalidSettingError as error:
-            problems[trial] = (str(error), False)
+            problems[trial] = Refusal(str(error))
     trials = numbers(list(values))
     with study.writing() as transaction:
         found = new_outcomes(transaction.state, trials, np.array(list(values.values()), dtype=np.float64))
         for place, reason in (*found.problems, *found.late):
-            problems[int(trials[place])] = (reason, False)
+            problems[int(trials[place])] = Refusal(reason)
+        for flag in study.surprises(transaction.state, found.trials, found.values):
+            assert flag.trial is not None  # of outcomes that were told
+            if flag.trial not in insisted:
+                problems[flag.trial] = Refusal(f"{flag.expectation}; is {exact(flag.value)} right?", asked=True)
+        stored = ~np.isin(found.trials, list(problems))
         known = [t for t in values if t not in problems and t not in found.trials.tolist()]
-        study.take(transaction, found.trials, found.values)
+        study.take(transaction, found.trials[stored], found.values[stored])
     told = [t for t in problems if t in values and _is_told(study, t)]
     tellers = who_told(study, study.state, told)
     for trial in told:
         value = study.trial(trial).value
         assert value is not None  # it was told
         by = f" by {tellers[trial]}" if trial in tellers else ""
-        problems[trial] = (f"it was told already{by}: {exact(value)}. Yours is {exact(values[trial])}.", True)
-    return [*found.trials.tolist(), *known], problems
+        reason = f"it was told already{by}: {exact(value)}. Yours is {exact(values[trial])}."
+        problems[trial] = Refusal(reason, may_correct=True)
+    return [*found.trials[stored].tolist(), *known], problems
 
 
 def _is_told(study: Study, trial: int) -> bool:

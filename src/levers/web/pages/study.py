@@ -108,12 +108,16 @@ def _bar(status: Status) -> Bar | None:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run, what became of it (empty while it is out), what was typed for it, and what is wrong with that."""
+    """One run, what became of it (empty while it is out), what was typed for it, and what is wrong with that.
+
+    `asked` says that it is only a surprise: it is stored if whoever typed it says that it is right.
+    """
 
     trial: Trial
     became: str
-    typed: str
-    problem: str
+    typed: str = ""
+    problem: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,11 @@ class OpenRuns:
 
     rows: list[RunRow]
     n_open: int
+
+    @property
+    def n_asked(self) -> int:
+        """Outcomes that are asked about."""
+        return sum(row.asked for row in self.rows)
 
     @property
     def n_more(self) -> int:
@@ -134,11 +143,11 @@ MOST_ROWS, MOST_KEPT = 100, 1_000
 
 
 def open_runs(
-    view: StudyView, study: Study, shown: Iterable[int] = (), typed: Mapping[int, tuple[str, str]] | None = None
+    view: StudyView, study: Study, shown: Iterable[int] = (), typed: Mapping[int, tuple[str, str, bool]] | None = None
 ) -> OpenRuns:
     """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer.
 
-    `typed` is what was typed for some, and what is wrong with that.
+    `typed` is what was typed for some, what is wrong with that, and whether it is only a surprise.
     """
     state, entered = view.state, typed or {}
     out = views.running(state)
@@ -149,7 +158,7 @@ def open_runs(
     rows = []
     for trial in views.trials(state, listed):
         said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(trial.number))
-        rows.append(RunRow(trial, said, *entered.get(trial.number, ("", ""))))
+        rows.append(RunRow(trial, said, *entered.get(trial.number, ())))
     return OpenRuns(rows, len(out))
 
 

@@ -36,6 +36,22 @@ function insert(row) {
   body.insertBefore(row, after ?? null);
 }
 
+// an outcome far from what was expected: stored if whoever typed it says so, by the button below the rows
+function ask(row) {
+  row.querySelector("input[name^='asked-']")?.remove();
+  const asked = Object.assign(document.createElement("input"), { type: "hidden", name: `asked-${row.dataset.trial}`, value: entryOf(row).value.trim() });
+  row.querySelector("p.problem").after(asked);
+}
+
+function unask(row) { // it was mended, or stored
+  const asked = row.querySelector("input[name^='asked-']");
+  if (!asked) return;
+  asked.remove();
+  row.classList.remove("wrong");
+  entryOf(row)?.removeAttribute("aria-invalid");
+  row.querySelector("p.problem").hidden = true;
+}
+
 function problem(row, text, mayCorrect) {
   row.classList.add("wrong");
   entryOf(row)?.setAttribute("aria-invalid", "true");
@@ -61,11 +77,13 @@ function mark() {
   for (const row of body.rows) { const typed = isTyped(row) && row.dataset.state === "open"; row.classList.toggle("unsaved", typed); n += typed; }
   const all = document.getElementById("save-all");
   if (all) all.textContent = n ? `Save all (${n})` : "Save all";
+  const insist = document.getElementById("insist");
+  if (insist) insist.hidden = !body.querySelector("input[name^='asked-']");
 }
 
 function settled(trial) { // saved, or reported: the server's row comes with the next look
   const row = rowOf(trial), entry = row && entryOf(row);
-  if (entry) entry.value = "";
+  if (entry) { entry.value = ""; unask(row); }
   if (row?.contains(document.activeElement)) next(row)?.focus();
 }
 
@@ -78,7 +96,10 @@ function next(row) {
 }
 
 export function readyRuns(refresh) {
-  form.addEventListener("input", mark);
+  form.addEventListener("input", (event) => {
+    if (event.target.name?.startsWith("outcome-")) unask(event.target.closest("tr"));
+    mark();
+  });
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing || !event.target.matches("input")) return;
     event.preventDefault();
@@ -97,7 +118,12 @@ export function readyRuns(refresh) {
     say(found.kind, found.message);
     for (const trial of found.saved ?? []) settled(trial);
     if (found.ok && found.trial !== undefined) { settled(found.trial); rowOf(found.trial)?.querySelector(".correct")?.remove(); }
-    for (const { trial, problem: text, may_correct: mayCorrect } of found.problems ?? []) { const row = rowOf(trial); if (row) problem(row, text, mayCorrect); }
+    for (const { trial, problem: text, may_correct: mayCorrect, asked } of found.problems ?? []) {
+      const row = rowOf(trial);
+      if (!row) continue;
+      problem(row, text, mayCorrect);
+      if (asked) ask(row);
+    }
     mark();
     refresh();
   });

@@ -76,6 +76,23 @@ async function loadChecks() {
 }
 new IntersectionObserver((entries) => { seen = entries.some((entry) => entry.isIntersecting); loadChecks(); }, { rootMargin: "200px" }).observe(checks);
 
+// a sheet with outcomes far from what was expected: they are stored when somebody says that they are right
+function askAbout(form, held) {
+  const button = Object.assign(document.createElement("button"), { id: "insist-sheet", type: "button", textContent: "They are right: store them" });
+  button.addEventListener("click", async () => {
+    const data = new FormData(form);
+    data.delete("sheet");
+    data.set("outcomes", held);
+    button.disabled = true;
+    const found = await send(form.action, data);
+    say(found.kind, found.message);
+    if (found.ok) form.reset();
+    refresh();
+  });
+  document.getElementById("said").append(button);
+  button.focus();
+}
+
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.matches("form[data-quiet]")) return;
@@ -85,6 +102,7 @@ document.addEventListener("submit", async (event) => {
   const found = await send(form.action, new FormData(form, button));
   if (button) button.disabled = false;
   say(found.kind, found.message);
+  if (found.held) askAbout(form, found.held);
   if (found.ok && (form.id === "upload" || "reset" in form.dataset)) form.reset();
   refresh();
 });
