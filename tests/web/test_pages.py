@@ -456,7 +456,7 @@ def test_blocks_count_from_one_wherever_they_are_shown(client: TestClient, stora
     study = oven(storage)
     study.tell_many((trial, 1.0) for trial in study.ask(3))
     page = client.get(at("oven")).text
-    assert "block 1: mean 1 of 3 runs" in page
+    assert "round 1: mean 1 of 3 runs" in page
     assert "block 0" not in page
     assert "<dt>block</dt><dd>1</dd>" in client.get(at("oven", "/trials/0")).text
 

@@ -189,7 +189,7 @@ def draw_elimination(data: Levels) -> Picture:
 
 
 def draw_forecast(data: Steps | RunsOnly) -> Picture:
-    """What could be certified after each block, and the runs still to go."""
+    """What could be certified after each round, and the runs still to go."""
     if isinstance(data, RunsOnly):
         return _counted(data)
     figure, axes = new_axes(4.5)
@@ -240,7 +240,7 @@ def _counted(data: RunsOnly) -> Picture:
 
 
 def draw_history(data: History) -> Picture:
-    """A dot for each outcome, the mean of each block, and what is predicted at the best setting."""
+    """A dot for each outcome, the mean of each round, and what is predicted at the best setting."""
     found, best = data.outcomes, data.predicted
     figure, axes = new_axes(4.5)
     n = len(found.values)
@@ -252,7 +252,7 @@ def draw_history(data: History) -> Picture:
             lines = 0 if look.mark == "dot" else 1
             axes.scatter(at[which], found.values[which], size, alpha=shade, linewidths=lines, rasterized=small, **style)
             axes.scatter([], [], 12, label=look.label, **style)  # for the legend, where a speck is not seen
-    begins, ends, look = np.add(found.starts[:-1], 0.5), np.add(found.starts[1:], 0.5), looks.BLOCK_MEAN
+    begins, ends, look = np.add(found.starts[:-1], 0.5), np.add(found.starts[1:], 0.5), looks.ROUND_MEAN
     axes.hlines(found.means, begins, ends, color=look.colour, linewidth=2, label=look.label)
     _boundaries(axes, data)
     if best is not None:
@@ -263,11 +263,11 @@ def draw_history(data: History) -> Picture:
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
     axes.grid(True, axis="y", alpha=0.3)
-    return Picture(figure, " So many are drawn as one image, and tables list blocks." if small else "")
+    return Picture(figure, " So many are drawn as one image, and tables list rounds." if small else "")
 
 
 def _boundaries(axes: Axes, data: History) -> None:
-    """Thin lines between blocks, and the name of each stage that has one; neither where they would run together."""
+    """Thin lines between rounds, and the name of each stage that has one; neither where they would run together."""
     found, drawn, free = data.outcomes, 0, 0.0
     n = len(found.values)
     for begin in found.starts[1:-1]:

@@ -44,7 +44,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     stage = "" if found.stage == BLOCK else f"{found.stage}, "
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}")
     out = several(found.n_running, "run", "runs")
-    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this block")
+    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
     if found.n_failed or found.n_stale:
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:
@@ -201,7 +201,7 @@ def trials(
     from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
     now, wanted = at.study.state, TrialFilter(state or EVERY)
-    frame = trials_frame(now, as_in_sheets=True)[find_trials(now, wanted)]
+    frame = trials_frame(now)[find_trials(now, wanted)]
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:

@@ -56,7 +56,7 @@ def ask(
         then = at.command("tell", "--sheet", sheet)
         typer.echo(f"wrote {several(n_runs, 'run', 'runs')} to {sheet}; fill in the column outcome, then: {then}")
     if n_runs < wanted and not again:
-        typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this block", err=True)
+        typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this round", err=True)
     others = study.n_running - n_runs if sheet is not None else 0
     if others > 0:
         are = several(others, "other run is", "other runs are")
@@ -65,8 +65,7 @@ def ask(
 
 def _show(study: AnyStudy, due: list[Trial], output: Format) -> None:
     """Runs on the screen: as the rows of a sheet, or as JSON."""
-    size = study.spec.block_size
-    blocks = [1 + (trial.block if size is None else trial.number // size) for trial in due]
+    blocks = [1 + trial.block for trial in due]
     if output is Format.json:
         rows = [
             {"trial": trial.number, "block": block, "state": trial.state.name, **trial.params, "outcome": trial.value}

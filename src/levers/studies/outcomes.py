@@ -106,7 +106,7 @@ def why_not(state: StudyState, trial: int, value: float) -> str | None:
                 return f"trial {trial} is not needed any more: trial {holder} did the same run and was told first"
             if math.isnan(value):
                 return None
-            return f"trial {trial} is not needed any more: its block was designed again after a correction"
+            return f"trial {trial} is not needed any more: its round was given up"
 
 
 def check_running(state: StudyState, trials: Sequence[int]) -> None:

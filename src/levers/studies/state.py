@@ -42,7 +42,7 @@ class TrialState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run: what to set, and what came of it."""
+    """One run: what to set, and what came of it. `block` counts from 0; see `StudyState.block_numbers`."""
 
     number: int
     params: Assignment
@@ -281,6 +281,15 @@ class StudyState:
         if not self.checked_runs:
             return max(sum(block.role != OPEN for block in self.blocks), 1)
         return len(self.checked_runs) + (self.n_closed not in self.checked_runs)
+
+    def block_numbers(self, trials: Numbers) -> Numbers:
+        """The block of trials as people count it, from 1: runs that are made together, on one day or sheet.
+
+        With a block size s these are trials 0 to s - 1, s to 2 s - 1, and so on, so a run that is asked for again is in
+        the block in which it is made. Without one, all runs of a round are one block.
+        """
+        size = self.spec.block_size
+        return 1 + (self.trials.block[trials].astype(np.int64) if size is None else trials // size)
 
     def rows_of(self, trials: Numbers) -> Numbers:
         """Where the rows of some trials are when all blocks are put one below the other."""

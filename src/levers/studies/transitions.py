@@ -76,7 +76,7 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     for i, block in enumerate(state.blocks):
         codes, values = block.told_rows()
         if block.role != SET_ASIDE and len(values):
-            found.append(Imported(state.spec.expand(codes), values, f"block {i + 1} of {name}"))
+            found.append(Imported(state.spec.expand(codes), values, f"round {i + 1} of {name}"))
     return found
 
 

@@ -7,7 +7,7 @@ from levers.studies import events
 from levers.studies.events import Event, Numbers
 
 BLOCK = "block"
-"""The stage of algorithms that have only one. It tells people nothing, since all runs come in blocks."""
+"""The stage of algorithms that have only one. It tells people nothing, since all runs come in rounds."""
 _SELECTION, _BEST = "selection", "best"
 
 
@@ -25,7 +25,7 @@ def words(event: Event) -> str:
             return "decided"
         case events.Opened():
             n_runs, stage = several(event.batch.n_runs, "run", "runs"), event.batch.stage
-            return f"designed a block of {n_runs}" if stage == BLOCK else f"designed {n_runs} ({stage})"
+            return f"designed a round of {n_runs}" + ("" if stage == BLOCK else f" ({stage})")
         case events.Asked():
             until = "" if event.deadline is None else f" until {when(event.deadline)}"
             return f"asked {_trials(event.trials)} for {event.worker}{until}"
@@ -41,7 +41,7 @@ def words(event: Event) -> str:
             return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{_because(event.reason)}"
         case events.Revised():
             changes = "; ".join(event.changes) or "no decision changes"
-            return f"decided again from block {event.first + 1} of the design on: {changes}"
+            return f"decided again from round {event.first + 1} on: {changes}"
         case events.Excluded():
             return f"excluded trial {event.trial}: {event.before:g} does not count{_because(event.reason)}"
         case events.Checked():

@@ -24,7 +24,7 @@ MANY_RUNS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Runs still to go: in the block under way, likely, and in the worst case (None when there is no telling yet)."""
+    """Runs still to go: in the round under way, likely, and in the worst case (None when there is no telling yet)."""
 
     now: int
     likely: int | None
@@ -32,12 +32,12 @@ class Forecast:
 
     def __str__(self) -> str:
         if self.likely is None or self.worst_case is None:
-            return f"{self.now} runs to go in this block, then more"
+            return f"{self.now} runs to go in this round, then more"
         if not self.worst_case:
             return "no runs to go"
         if self.likely >= self.worst_case:
-            return f"{self.likely} runs to go; {self.now} in this block"
-        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this block"
+            return f"{self.likely} runs to go; {self.now} in this round"
+        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this round"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def trial(state: StudyState, number: int) -> Trial:
     return Trial(
         number,
         state.spec.assignment(found.batch.codes[row]),
-        block,
+        int(state.block_numbers(np.array([number]))[0]) - 1,
         found.batch.stage,
         now,
         value=float(found.values[row]) if complete else left_out.get(number),

@@ -27,7 +27,7 @@ def effects(request: Request, name: Name) -> Response:
 
 @of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
 def forecast(request: Request, name: Name) -> Response:
-    """In the block under way, likely, and in the worst case."""
+    """In the round under way, likely, and in the worst case."""
     return answer(views.forecast(study_of(request, name, "read").frozen()))
 
 

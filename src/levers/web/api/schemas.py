@@ -314,7 +314,9 @@ class TrialShape(Shape):
     """One run: what to set, and what came of it."""
 
     trial: int
-    block: int = Field(description="The block of the design, from 1.")
+    block: int = Field(
+        description="Runs made together, from 1: of `block_size` runs, or a round if the study has none."
+    )
     stage: str
     state: State
     params: Params

@@ -47,7 +47,7 @@ def _handed_out(study: Study, n: int, wanted: int) -> str:
     if n == wanted:
         return several(n, "run is out", "runs are out") + ". Make them in the order given: it is random on purpose."
     if n:
-        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this block."
+        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this round."
     if study.is_finished:
         return "The study is finished; there are no runs to make."
     out = study.status().n_running

@@ -67,15 +67,15 @@ class Headline:
 
 def _to_go(to_go: Forecast) -> str:
     if to_go.worst_case is None:
-        return f"{count(to_go.now)} to go in this block, then more"
+        return f"{count(to_go.now)} to go in this round, then more"
     if to_go.likely is None:
-        return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this block"
+        return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this round"
     if to_go.now >= to_go.worst_case:
-        return f"{count(to_go.now)} to go, all in this block"
+        return f"{count(to_go.now)} to go, all in this round"
     if to_go.likely >= to_go.worst_case:
-        return f"{count(to_go.likely)} to go, {count(to_go.now)} in this block"
+        return f"{count(to_go.likely)} to go, {count(to_go.now)} in this round"
     likely, worst = count(to_go.likely), count(to_go.worst_case)
-    return f"about {likely} to go, {worst} in the worst case; {count(to_go.now)} in this block"
+    return f"about {likely} to go, {worst} in the worst case; {count(to_go.now)} in this round"
 
 
 def _action(status: Status, finished: bool) -> str:
