@@ -64,7 +64,7 @@ def make(url: str) -> None:
     finish(new("finished", 1, tolerance=0.5, noise_sd=1.0))
     make_busy(url)
     paper = new("paper", 3, tolerance=1.0, noise_sd=1.0, algorithm="modl", goal="minimize")
-    paper.tell_many((trial, -outcome(study, trial)) for trial in paper.ask(50))
+    paper.tell_many((trial, -outcome(paper, trial)) for trial in paper.ask(50))
     put_away(new("merged", 4, tolerance=0.8, noise_sd=1.0, merged=[["heat", "supplier"]]), 1)
     wide = SPACE | {f"extra {k}": ["off", "on"] for k in range(9)}
     put_away(new("min effect, one look", 5, wide, tolerance=0.6, noise_sd=1.0, min_effect=0.7), 0, 70)

@@ -72,9 +72,7 @@ SETTINGS = (
     Setting("forbidden", "combinations", "what is forbidden", "Levels that cannot be run together.", (), (), _STUDY),
     Setting("merged", "groups", "what is merged", "Levers that influence each other, studied as one.", (), (), _STUDY),
     Setting("seed", "whole", "the seed", "Same seed, same design.", faces=_STUDY),
-    Setting(
-        "block_size", "count", "the block size", "Runs of a block: made together, on one day or sheet.", faces=_STUDY
-    ),
+    Setting("block_size", "count", "the block size", "Runs made together, on one day or sheet.", faces=_STUDY),
     Setting(
         "certificate",
         "choice",

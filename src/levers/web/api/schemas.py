@@ -314,9 +314,7 @@ class TrialShape(Shape):
     """One run: what to set, and what came of it."""
 
     trial: int
-    block: int = Field(
-        description="Runs made together, from 1: of `block_size` runs, or a round if the study has none."
-    )
+    block: int = Field(description="Runs made together, from 1: `block_size` of them, or a round where it has none.")
     stage: str
     state: State
     params: Params
