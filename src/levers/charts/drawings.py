@@ -269,7 +269,7 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
         _counted(canvas, data)
         return
     tolerance, end, (_, now_within) = data.tolerance, data.end, data.points[-1]
-    entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
+    entries = [looks.CERTIFIED, data.look]
     if tolerance is not None:
         entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
     if end is not None:
@@ -296,8 +296,8 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     for (runs, within), words in zip(data.points, data.words, strict=True):
         with canvas.group(words, "c-lead c-point"):
             canvas.mark("dot", x(runs), y(within), 3.5)
-    with canvas.group(data.now_words, "c-now"):
-        canvas.mark("diamond", x(data.now), y(now_within), 6.5)
+    with canvas.group(data.now_words, data.look.css):
+        canvas.mark(data.look.mark, x(data.now), y(now_within), 6.5)
     canvas.height = bottom + 40
 
 

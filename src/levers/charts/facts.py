@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
@@ -111,6 +112,11 @@ def cut_note(n_drawn: int, n_rows: int) -> str:
     return f" The first {n_drawn} of {n_rows} levels are drawn." if n_drawn < n_rows else ""
 
 
+def doubt_note(view: StudyView) -> str:
+    """A sentence for the caption of what rests on assumptions that outcomes contradict."""
+    return " In doubt: outcomes contradict what this rests on." if view.in_doubt else ""
+
+
 def effects_facts(view: StudyView) -> Facts[Levels]:
     """What each level loses.
 
@@ -184,7 +190,7 @@ def _of_levels(
     table = [(*pair, *more) for pair, more in zip(names, cells, strict=True)]
     struck = frozenset([i for i, row in enumerate(view.effects) if row.standing == "ruled out"])
     data = Levels(marks, view.n_runs, view.state.spec.tolerance)
-    return Facts(view.title, heading, caption, alt, header, table, data, struck)
+    return Facts(view.title, heading, caption + doubt_note(view), alt, header, table, data, struck)
 
 
 def _ahead(rows: Sequence[EffectRow]) -> str:
@@ -201,7 +207,8 @@ FORECAST_HEADER = ("what", "runs", "at most so far from the best")
 class Steps:
     """What was certified after each round, where the study is now, and between which runs it will end (or None).
 
-    `words` has a line for each point; `log` says whether the tolerances need a logarithmic axis.
+    `words` has a line for each point, `look` is that of the last one; `log` says whether the tolerances need a
+    logarithmic axis.
     """
 
     points: Sequence[tuple[int, float]]
@@ -210,7 +217,7 @@ class Steps:
     now_words: str
     tolerance: float | None
     end: tuple[int, int] | None
-    ended: bool
+    look: Look
     log: bool
 
 
@@ -249,12 +256,14 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows.append(("likely end", str(end[0]), number(spec.tolerance)))
         rows.append(("end in the worst case", str(end[1]), number(spec.tolerance)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
-    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended)}"
+    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt)}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
     now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
-    steps = Steps(points, words, now, now_words, spec.tolerance, end, ended, is_wide(reached))
+    now_words += ", in doubt" if view.in_doubt else ""
+    look = looks.DOUBTED if view.in_doubt else looks.VERDICT if ended else looks.NOW
+    steps = Steps(points, words, now, now_words, spec.tolerance, end, look, is_wide(reached))
     return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 
@@ -450,7 +459,7 @@ def _line(view: StudyView) -> Line:
     points, name = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)], short(view.name)
     words = [f"after {n_runs:,} runs: within {number(within)}" for n_runs, within in points]
     if words and view.is_finished:
-        words[-1] = f"the verdict, {words[-1]}"
+        words[-1] = f"the verdict{', in doubt' if view.in_doubt else ''}, {words[-1]}"
     words = [f"{name}, {text}" for text in words]
     return Line(name, short(view.name, 30), points, words, view.n_runs, view.is_finished)
 
@@ -458,5 +467,5 @@ def _line(view: StudyView) -> Line:
 def _compare_cells(view: StudyView) -> Row:
     spec, within = view.state.spec, number(view.steps[-1][1] if view.steps else None)
     asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance)
-    state = "finished" if view.is_finished else "running"
-    return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, state)
+    within += ", in doubt" if view.in_doubt else ""
+    return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, view.status.state)

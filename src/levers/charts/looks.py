@@ -72,6 +72,7 @@ PREDICTED = Look("predicted at the best setting, 95 %", "c-now", "line diamond")
 
 CERTIFIED = Look("certified after a round", "c-lead", "dot")
 NOW, VERDICT = Look("now", "c-now", "diamond"), Look("the verdict", "c-now", "diamond")
+DOUBTED = Look("in doubt", "c-aside", "cross")
 END, LIKELY_TO_WORST = Look("the end", "c-end", "thick"), Look("the end: likely to worst case", "c-end", "hatch")
 """In the forecast."""
 

@@ -194,7 +194,7 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
         return _counted(data)
     figure, axes = new_axes(4.5)
     runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
-    look, now = looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW
+    look, now = looks.CERTIFIED, data.look
     axes.step([*runs, data.now], [*reached, reached[-1]], where="post", color=look.colour, linewidth=1.2)
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
     axes.plot([data.now], reached[-1:], now.marker, color=now.colour, markersize=8, label=now.label)

@@ -136,6 +136,15 @@ TERMS = ("tolerance", "budget", "max_runs", "aim", "noise_sd", "max_parents", "m
 """What may be restated while a study is under way."""
 
 
+def terms_of(spec: StudySpec) -> dict[str, Any]:
+    """The terms of a study that may be restated; None for what is not asked for, claimed or known.
+
+    >>> terms_of(StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5))["tolerance"]
+    0.5
+    """
+    return {name: getattr(spec, name) if name in _FIELDS else dict(spec.options).get(name) for name in TERMS}
+
+
 def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec, tuple[str, ...]]:
     """What is asked for under other terms, and what changed, in words. A tolerance takes a budget's place, or back.
 
@@ -147,7 +156,7 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
         check_choice("what is restated", name, TERMS)
     if terms.get("tolerance") is not None and terms.get("budget") is not None:
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
-    was = {name: getattr(spec, name) if name in _FIELDS else dict(spec.options).get(name) for name in TERMS}
+    was = terms_of(spec)
     now = {**was, **terms}
     if terms.get("budget") is not None:
         now |= {"tolerance": None, "max_runs": None}

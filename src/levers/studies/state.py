@@ -404,9 +404,13 @@ class StudyState:
             self.blocks[-1].role = AS_DESIGNED
 
     def _corrected(self, event: events.Corrected, record: Record) -> None:
-        block = self.blocks[self.trials.block[event.trial]]
-        block.values[self.trials.row[event.trial]] = event.value
-        if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again
+        block, row = self.blocks[self.trials.block[event.trial]], self.trials.row[event.trial]
+        block.values[row] = event.value
+        if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again, so nobody need run it once more
+            if block.holders[row] != event.trial:
+                self.trials.state[block.holders[row]] = TrialState.ABANDONED
+                block.holders[row] = event.trial
+                self._forget_again()
             self.trials.state[event.trial] = TrialState.COMPLETE
             block.n_missing -= 1
             self.exclusions = [one for one in self.exclusions if one.trial != event.trial]

@@ -91,15 +91,18 @@ def when(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def promise(within: str | None, sure: str, finished: bool) -> str:
+def promise(within: str | None, sure: str, finished: bool, in_doubt: bool = False) -> str:
     """How far from the best the setting is, from texts of the number (None where nothing is certified) and probability.
 
     >>> promise("0.5", "90 %", finished=False)
     'if you stop now: within 0.5 of the best with probability 90 %'
     >>> promise(None, "90 %", finished=True)
     'nothing is certified'
+    >>> promise("0.5", "90 %", finished=True, in_doubt=True)
+    'in doubt (otherwise within 0.5 of the best with probability 90 %)'
     """
     said = "nothing is certified" if within is None else f"within {within} of the best with probability {sure}"
+    said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
 
 

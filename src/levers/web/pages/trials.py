@@ -9,6 +9,7 @@ from levers.charts.view import StudyView
 from levers.studies.analysis import views
 from levers.studies.analysis.trials import HANDED_OUT, STATES, TrialFilter, find_trials
 from levers.studies.events import numbers
+from levers.studies.outcomes import is_correctable
 from levers.studies.sheets.cells import level_texts
 from levers.web.cache import who_told
 from levers.web.pages.site import page
@@ -55,6 +56,7 @@ def trials_page(
     given |= {"n_found": len(found), "first": (at - 1) * size + 1, "rows": list(views.trials(view.state, shown))}
     given |= {"names": space.names[:MOST_COLUMNS], "n_factors": space.n_factors}
     given["blocks"] = view.state.block_numbers(shown).tolist()
+    given["excluded"] = {one.trial: one for one in view.state.exclusions}
     given["levels"] = () if chosen is None else level_texts(chosen)[:MOST_OPTIONS]
     return page(request, "trials.html", **given, **context(view))
 
@@ -71,5 +73,7 @@ def trial_page(request: Request, name: str, number: int) -> Response:
     teller = who_told(study, view.state, [number]).get(number)
     given: dict[str, Any] = {"trial": trial, "became": became(trial, teller)}
     given["block"] = int(view.state.block_numbers(numbers([number]))[0])
+    given["excluded"] = next((one for one in view.state.exclusions if one.trial == number), None)
+    given["correctable"] = is_correctable(view.state, number)
     given["corrections"] = [c for c in view.state.corrections if c.trial == number]
     return page(request, "trial.html", **given, **context(view))
