@@ -112,7 +112,7 @@ def test_the_trial_is_excluded_and_the_study_goes_on(client: TestClient, storage
     verdict = client.get(at("oven", "/verdict")).text
     tidy(verdict)
     assert "leaves out trial 5" in verdict
-    assert "with them it would be" in verdict
+    assert "if it counted it would be" in verdict
     assert 'id="verdict-exclusions"' in verdict
     again = post(client, at("oven", "/correct"), {"trial": TYPO, "value": "72,5", "reason": "right after all"})
     assert again.status_code == 200
@@ -205,7 +205,7 @@ def test_the_terms_are_changed_under_way(client: TestClient, storage: Storage) -
     ).text
     tidy(page)
     assert "Budget: 60, none before." in page
-    assert "Noise sd: none, 1 before." in page
+    assert "Noise sd: not known, 1 before." in page
     assert (study.spec.tolerance, study.spec.noise_sd, dict(study.spec.options)["budget"]) == (None, None, 60)
     told(study)
     assert study.status().n_complete == 60

@@ -84,7 +84,7 @@ def _nothing(at: Reached, again: bool) -> str:
     if again:
         return "no runs are open"
     if at.study.is_finished:
-        return f"the study is finished: {at.command('verdict')}"
+        return at.standing()
     are = several(len(at.study.running()), "run is", "runs are")
     return f"nothing to hand out: {are} out, and what comes next depends on them ({at.command('ask', '--again')})"
 

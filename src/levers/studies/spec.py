@@ -166,7 +166,7 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
     options |= {name: value for name, value in now.items() if name not in _FIELDS and value is not None}
     new = replace(spec, tolerance=now["tolerance"], noise_sd=now["noise_sd"], options=tuple(sorted(options.items())))
     changes = tuple(
-        f"{name.replace('_', ' ')}: {_term(now[name])}, {_term(was[name])} before"
+        f"{name.replace('_', ' ')}: {_term(name, now[name])}, {_term(name, was[name])} before"
         for name in sorted(TERMS)
         if now[name] != was[name]
     )
@@ -176,8 +176,10 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
 _FIELDS = ("tolerance", "noise_sd")  # terms that are fields of a spec; the others are options of its algorithm
 
 
-def _term(value: Any) -> str:
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+def _term(name: str, value: Any) -> str:
+    if value is None:
+        return "not known" if name == "noise_sd" else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_names(space: Space) -> None:

@@ -15,6 +15,7 @@ from levers.errors import NoSuchTrialError
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.estimates import Estimates, counted_runs
 from levers.studies.events import Numbers
+from levers.studies.sheets.cells import level_text
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.transitions import with_excluded
 
@@ -270,8 +271,9 @@ def _without(state: StudyState) -> Remark:
     text = f"leaves out {listed}"
     if found is not None:
         same = found.assignment.codes == _final(state).assignment.codes
-        other = "the same setting" if same else str(dict(state.spec.assignment(found.assignment.codes)))
-        text += f"; with them it would be {other}, {found.promise}"
+        levels = state.spec.assignment(found.assignment.codes).items()
+        other = "the same setting" if same else ", ".join(f"{name}={level_text(level)}" for name, level in levels)
+        text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {found.promise}"
     return Remark("excluded", text, trials=which)
 
 

@@ -49,9 +49,15 @@ def _handed_out(study: Study, n: int, wanted: int) -> str:
     if n:
         return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this round."
     if study.is_finished:
-        return "The study is finished; there are no runs to make."
+        return f"There are no runs to make. {_ended(study)}"
     out = study.status().n_running
     return f"Nothing to hand out: {several(out, 'run is', 'runs are')} out, and what comes next depends on them."
+
+
+def _ended(study: Study) -> str:
+    if study.is_held:
+        return "Outcomes contradict the answer: see what is in doubt, and say how the study goes on."
+    return "The study is finished: there is a verdict."
 
 
 @router.post("/studies/{name}/tell")
@@ -66,7 +72,7 @@ def tell(request: Request, name: str, form: Posted) -> Response:
     saved, problems = take(study, chosen, comma=has_comma(typed.values()))
     said = f"{several(len(saved), 'outcome', 'outcomes')} saved." if saved else "Nothing was stored."
     if study.is_finished:
-        said += " The study is finished: there is a verdict."
+        said += f" {_ended(study)}"
     if problems:
         said += f" {several(len(problems), 'row needs', 'rows need')} another look."
     if is_quiet(request):
