@@ -229,7 +229,7 @@ class Finish(Wire):
 class GoOn(Wire):
     """How many more runs are wanted after the end; null for as many as the algorithm likes."""
 
-    n_runs: Count | None = None
+    n_runs: Annotated[int, Field(ge=1, le=MOST_ROWS), Whole] | None = None
     reason: Text = ""
 
 
