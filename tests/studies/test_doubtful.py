@@ -18,6 +18,8 @@ from levers.studies.study import Study
 
 SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]}
 TYPO = 5
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+"""A typo may be asked about when it is told; here it is meant."""
 
 
 def new(name: str = "oven", **settings: Any) -> Study:

@@ -441,6 +441,7 @@ def test_trials_are_filtered_sorted_and_paged_as_the_table_says(http: httpx.Clie
     error(http.get("/studies/oven/trials", params={"state": "LOST"}), 422)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a typo may be asked about; here it is meant
 def test_doubts_and_the_end_of_a_study(http: httpx.Client, study: Study) -> None:
     while not study.is_finished:
         study.tell_many(

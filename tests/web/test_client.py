@@ -200,6 +200,7 @@ def test_a_function_that_breaks_lets_its_run_go(client: levers.Client) -> None:
             there.optimize(lambda run: float("nan"))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a typo may be asked about; here it is meant
 def test_doubts_and_the_end_travel(client: levers.Client) -> None:
     settings: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 7}
     there, here = client.create_study("oven", FACTORS, **settings), levers.create_study("oven", FACTORS, **settings)

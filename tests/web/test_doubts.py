@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pytest
 from starlette.testclient import TestClient
 
 import levers
@@ -23,6 +24,8 @@ from levers.web.service import Service
 SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]}
 TYPO = 5
 """The trial whose outcome is typed a hundred times too large."""
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+"""A typo may be asked about when it is told; here it is meant."""
 
 
 def at(name: str, rest: str = "") -> str:
