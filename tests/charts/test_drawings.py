@@ -262,10 +262,10 @@ def test_forecast_of_other_algorithms_has_bars_of_runs() -> None:
     assert to_go.worst_case is not None
     assert marks(drawn(study)["forecast"], "c-point") == [
         "runs so far: 50",
-        f"in this block: {to_go.now:,}",
+        f"in this round: {to_go.now:,}",
         f"then in the worst case: {to_go.worst_case - to_go.now:,}",
     ]
-    ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block."
+    ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this round."
     assert drawn(study)["forecast"].facts.caption.endswith(ahead)
 
 

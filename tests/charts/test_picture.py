@@ -135,7 +135,7 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
         page = (tmp_path / "picture.html").read_text()
         assert "There is nothing to show yet" in page
         assert "sk for runs and tell their outcomes" in page
-        assert cells(page) == [["outcomes told", "0"], ["runs to go in this block", "18"]]
+        assert cells(page) == [["outcomes told", "0"], ["runs to go in this round", "18"]]
 
 
 def test_tables_have_the_studys_numbers(running: Study, tmp_path: Path) -> None:

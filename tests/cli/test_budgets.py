@@ -37,7 +37,7 @@ def refusal(command: str) -> LeversError:
 
 
 def test_a_study_too_short_to_certify_anything() -> None:
-    assert "5 runs to go; 5 in this block" in said(f"create ten {TEN} --budget 5 --seed 1")
+    assert "5 runs to go; 5 in this round" in said(f"create ten {TEN} --budget 5 --seed 1")
     study = load_study("ten", STORAGE)
     study.tell_many((trial, 1.1 * trial.number) for trial in study.ask(5))
     assert "nothing is certified" in said("status ten")
@@ -54,7 +54,7 @@ def test_a_study_too_short_to_certify_anything() -> None:
 def test_a_study_under_way_says_what_it_certifies_if_it_stops_now() -> None:
     said("create two --factor a=1,2 --factor b=1,2,3 --budget 60 --noise-sd 1 --seed 1")
     study = load_study("two", STORAGE)
-    assert "if you stop now" not in said("status two")  # before the first block there is no setting
+    assert "if you stop now" not in said("status two")  # before the first round there is no setting
     while study.status().within is None:
         study.tell_many((trial, 1.0 * trial.number) for trial in study.ask(4))
     for command in ("status two", "forecast two"):

@@ -472,7 +472,7 @@ def test_the_log_in_words(here: Path) -> None:
     said = [row["what"] for row in rows]
     for pattern in (
         "created: 3 factors, maximize with cfs",
-        r"designed a block of \d+ runs",
+        r"designed a round of \d+ runs",
         r"imported 2 runs \(last year\)",
         r"asked 2 trials for ann until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ",
         r"told trial 0: 1\.5",
@@ -480,7 +480,7 @@ def test_the_log_in_words(here: Path) -> None:
         r"trial 1 failed \(sample lost\)",
         r"told \d+ outcomes",
         "decided",
-        "decided again from block 1 of the design on: .*",
+        "decided again from round 1 on: .*",
     ):
         assert any(re.fullmatch(pattern, line) for line in said), (pattern, said)
     assert next(row["who"] for row in rows if row["what"].startswith("imported")) == "eve"

@@ -32,25 +32,27 @@ SAME_RULES = ("0.2.dev1", "0.2.dev2")
 SPACE: dict[str, list[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
 
 
-def outcome(trial: Trial) -> float:
+def outcome(study: Study, trial: Trial) -> float:
+    """The same as when the samples were made: the noise follows from the trial, and the round that it belongs to."""
     effect = {"low": 0.0, "mid": 1.4, "high": 0.6}[str(trial.params["heat"])] + 1.2 * (trial.params["speed"] == 3)
-    return round(float(effect + np.random.default_rng([trial.block, trial.number]).normal()), 6)
+    noise = np.random.default_rng([int(study.state.trials.block[trial.number]), trial.number]).normal()
+    return round(float(effect + noise), 6)
 
 
 def finish(study: Study) -> str:
     """Go on to the verdict, and give it as text."""
     while not study.is_finished:
-        study.tell_many((trial, outcome(trial)) for trial in study.running() or study.ask(1000))
+        study.tell_many((trial, outcome(study, trial)) for trial in study.running() or study.ask(1000))
     return to_json(study.verdict())
 
 
 def put_away(study: Study, n_blocks: int, n_more: int = 5) -> None:
     """Tell so many whole blocks and a part of the next; a run of that is lost."""
     for _ in range(n_blocks):
-        study.tell_many((trial, outcome(trial)) for trial in study.ask(1000))
+        study.tell_many((trial, outcome(study, trial)) for trial in study.ask(1000))
     first, *others = study.ask(n_more)
     study.fail(first, "lost")
-    study.tell_many((trial, outcome(trial)) for trial in others)
+    study.tell_many((trial, outcome(study, trial)) for trial in others)
 
 
 def make(url: str) -> None:
@@ -62,7 +64,7 @@ def make(url: str) -> None:
     finish(new("finished", 1, tolerance=0.5, noise_sd=1.0))
     make_busy(url)
     paper = new("paper", 3, tolerance=1.0, noise_sd=1.0, algorithm="modl", goal="minimize")
-    paper.tell_many((trial, -outcome(trial)) for trial in paper.ask(50))
+    paper.tell_many((trial, -outcome(paper, trial)) for trial in paper.ask(50))
     put_away(new("merged", 4, tolerance=0.8, noise_sd=1.0, merged=[["heat", "supplier"]]), 1)
     wide = SPACE | {f"extra {k}": ["off", "on"] for k in range(9)}
     put_away(new("min effect, one look", 5, wide, tolerance=0.6, noise_sd=1.0, min_effect=0.7), 0, 70)
@@ -90,11 +92,11 @@ def make_busy(url: str) -> None:
     )
     busy.import_runs([{"heat": "mid", "speed": 3, "supplier": "A"}] * 3, [2.5, 2.7, 2.4], "last year")
     while len(busy.state.blocks) < 3:
-        busy.tell_many((trial, outcome(trial)) for trial in busy.ask(1000))
+        busy.tell_many((trial, outcome(busy, trial)) for trial in busy.ask(1000))
     busy.correct(0, 5.0, "typo")
     first, second, *_ = busy.ask(5, worker="w1", lease=3600)
     busy.fail(first, "lost")
-    busy.tell(second, outcome(second))
+    busy.tell(second, outcome(busy, second))
 
 
 def test_there_is_a_sample_of_every_release() -> None:

@@ -179,7 +179,7 @@ def test_nothing_told_and_one_run_say_so(noise_sd: float | None) -> None:
         found = residuals(study.state)
         assert (found.n_runs, len(found.residual), found.sd, found.n_outliers) == (n_told, n_told, None, 0)
         assert len(found.normal) == len(found.observed) == 0
-        assert additivity(study.state).reason == "no block of runs is complete yet"
+        assert additivity(study.state).reason == "no round of runs is complete yet"
         for row in evidence(study.state):
             assert (row.contrast, row.ratio, row.t, row.shown) == (None, None, None, False)
         study.tell_many([(trial, 2.0) for trial in study.ask(1)])

@@ -125,7 +125,7 @@ def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage:
     assert "levers merge" in found.summary
     new = levers.merge_study("oven", "oven 2", ["heat", "speed"], storage, seed=3, who="ann")
     assert [len(past.values) for past in new.state.past] == [block.n_runs for block in old.state.blocks]
-    assert new.state.past[0].note == "block 1 of oven"
+    assert new.state.past[0].note == "round 1 of oven"
     assert new.status().n_complete == 0
     assert new.spec.options == old.spec.options
     verdict = finish(new, 5)
@@ -214,11 +214,11 @@ def test_runs_of_an_open_block_and_imports_go_along_and_failures_do_not(storage:
     old.fail(trials[4].number, "power cut")
     old.correct(trials[0].number, 3.0, "typing error")
     new = levers.merge_study("oven", "new", ["heat", "speed"], storage)
-    assert [past.note for past in new.state.past] == ["last year", "block 1 of oven"]
+    assert [past.note for past in new.state.past] == ["last year", "round 1 of oven"]
     assert sorted(new.state.past[1].values) == [2.0, 2.0, 2.0, 3.0]
     twice = levers.merge_study("new", "newer", ["belt", "heat"], storage)
     assert twice.spec.merging.inner.names == ("heat + speed + belt", "shift")
-    assert [past.note for past in twice.state.past] == ["last year", "block 1 of oven"]
+    assert [past.note for past in twice.state.past] == ["last year", "round 1 of oven"]
 
 
 def test_what_cannot_be_merged_is_refused_and_nothing_is_made(storage: str) -> None:

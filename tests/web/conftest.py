@@ -15,10 +15,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from starlette.testclient import TestClient
 
 from harness.browser import Visitors, running_chromium
 from harness.http_load import running_server
 from levers.studies.library import open_storage
+from levers.studies.storage.base import Storage
+from levers.web.app import make_app
 from levers.web.server import Address, Server
 from levers.web.service import Limits, Service
 
@@ -85,4 +88,24 @@ def chromium() -> Iterator[Browser]:
 def people(chromium: Browser, address: str) -> Iterator[Visitors]:
     """Whoever uses the service; the test fails when anything goes wrong on one of their pages."""
     with Visitors(chromium, address) as found:
+        yield found
+
+
+@pytest.fixture
+def storage(database: str) -> Iterator[Storage]:
+    opened = open_storage(database)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def service(storage: Storage) -> Iterator[Service]:
+    made = Service(storage)
+    yield made
+    made.stopping.set()
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[TestClient]:
+    with TestClient(make_app(service)) as found:
         yield found

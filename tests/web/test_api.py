@@ -188,12 +188,16 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "tell", {"json": {"trial": 0, "value": 1.0}}),
     ("POST", "fail", {"json": {"trial": 1}}),
     ("POST", "correct", {"json": {"trial": 0, "value": 2.0, "reason": "x"}}),
+    ("POST", "finish", {"json": {"reason": "x"}}),
+    ("POST", "continue", {"json": {"n_runs": 4}}),
+    ("POST", "restate", {"json": {"noise_sd": 2.0}}),
+    ("POST", "exclude", {"json": {"trials": [0], "reason": "x"}}),
     ("POST", "import", {"json": {"rows": [{"heat": "low", "speed": 1}], "values": [1.0]}}),
     ("POST", "sheet", {}),
     ("PUT", "sheet", {"content": b"trial,outcome\n", "headers": {"content-type": "text/csv"}}),
 ]
 READS = ["", "status", "effects", "forecast", "best", "trials", "trials/0", "running", "log", "diagnostics"]
-READS += ["export/csv", "export/parquet", "frame", "sheet"]
+READS += ["export/csv", "export/parquet", "frame", "sheet", "corrections", "exclusions"]
 
 
 def test_each_role_may_do_what_it_may(serve: Serve, database: str) -> None:
@@ -328,6 +332,9 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tell", {"trial": 0, "value": 1.0}, {"trial": 0, "value": 2.0}),
     ("fail", {"trial": 1, "reason": "lost"}, {"trial": 2, "reason": "lost"}),
     ("correct", {"trial": 3, "value": 9.0, "reason": "typo"}, {"trial": 3, "value": 8.0, "reason": "typo"}),
+    ("exclude", {"trials": [3], "reason": "typo"}, {"trials": [3], "reason": "lost"}),
+    ("finish", {"reason": "enough"}, {"reason": "no more"}),
+    ("restate", {"noise_sd": 2.0}, {"noise_sd": 3.0}),
     ("import", {"rows": [{"heat": "low", "speed": 1}], "values": [1.0]}, {"rows": [], "values": []}),
 ]
 
@@ -435,6 +442,61 @@ def test_trials_are_filtered_sorted_and_paged_as_the_table_says(http: httpx.Clie
     assert http.get("/studies/oven/running", params={"worker": "ann"}).json()["trials"] == []
     assert "told_at" in error(http.get("/studies/oven/trials", params={"sort": "none"}), 422)["message"]
     error(http.get("/studies/oven/trials", params={"state": "LOST"}), 422)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a typo may be asked about; here it is meant
+def test_doubts_and_the_end_of_a_study(http: httpx.Client, study: Study) -> None:
+    while not study.is_finished:
+        study.tell_many(
+            (trial, 700.0 if trial.number == 3 else outcome(trial.params) + 0.1 * (-1) ** (trial.number // 2))
+            for trial in study.ask(100)
+        )
+    status = http.get("/studies/oven/status").json()
+    assert status["state"] == "in doubt"
+    assert status["doubts"][0]["trials"] == [3]
+    verdict = http.get("/studies/oven/verdict").json()
+    assert verdict["doubts"][0]["kind"] == "outlier"
+    assert verdict["doubts"][0]["p_value"] < 1e-6
+    assert "ASSUMPTION IN DOUBT" in verdict["guarantee"]
+    assert http.get("/studies").json()["items"][0]["state"] == "in doubt"
+    error(http.post("/studies/oven/exclude", json={"trials": [], "reason": "x"}), 422)
+    error(http.post("/studies/oven/exclude", json={"trials": [3], "reason": " "}), 422)
+    error(http.post("/studies/oven/exclude", json={"trials": [3, 99_999], "reason": "x"}), 404)
+    gone_on = http.post("/studies/oven/continue", json={"n_runs": 5}).json()
+    assert (gone_on["status"]["state"], gone_on["status"]["to_go"]["now"]) == ("running", 5)
+    error(http.post("/studies/oven/continue", json={}), 409)
+    error(http.post("/studies/oven/continue", json={"n_runs": 10**12}), 422)
+    made = http.post("/studies/oven/exclude", json={"trials": [3], "reason": "typo"}).json()["exclusions"]
+    assert made == http.get("/studies/oven/exclusions").json()["exclusions"]
+    assert (made[0]["trial"], made[0]["value"], made[0]["reason"]) == (3, 700.0, "typo")
+    assert http.get("/studies/oven/trials/3").json()["state"] == "EXCLUDED"
+    assert http.get("/studies/oven/trials", params={"state": "EXCLUDED"}).json()["total"] == 1
+    assert http.get("/studies/oven/status").json()["n_excluded"] == 1
+    for wrong in ({"tolerance": 1, "budget": 40}, {"seed": 1}, {"noise_sd": -1}, {"aim": "win"}):
+        error(http.post("/studies/oven/restate", json=wrong), 422)
+    error(http.post("/studies/oven/restate", json={"noise_sd": 0.2}), 409)
+    changed = http.post("/studies/oven/restate", json={"budget": 60, "noise_sd": None, "reason": "x"}).json()
+    assert changed["changes"] == [
+        "budget: 60, none before",
+        "noise sd: not known, 0.2 before",
+        "tolerance: none, 0.5 before",
+    ]
+    told = http.get("/studies/oven").json()
+    assert (told["tolerance"], told["noise_sd"], told["options"]["budget"]) == (None, None, 60)
+    ended = http.post("/studies/oven/finish", json={"reason": "enough"}).json()
+    assert ended["status"]["state"] == "finished"
+    kinds = {proviso["kind"] for proviso in http.get("/studies/oven/verdict").json()["provisos"]}
+    assert {"stopped early", "restated", "excluded"} <= kinds
+    error(http.post("/studies/oven/finish", json={}), 409)
+
+
+def test_blocks_have_the_same_number_everywhere(http: httpx.Client, database: str) -> None:
+    study = levers.create_study("line", FACTORS, tolerance=0.5, noise_sd=1.0, seed=3, block_size=4, storage=database)
+    asked = http.post("/studies/line/ask", json={"n": 10}).json()["trials"]
+    assert [one["block"] for one in asked] == [1 + one["trial"] // 4 for one in asked]
+    frame = study.trials_dataframe()
+    assert [one["block"] for one in asked] == frame["block"].to_list()[: len(asked)]
+    assert http.get("/studies/line/trials/5").json()["block"] == 2
 
 
 def test_reading_says_what_the_study_says(http: httpx.Client, study: Study) -> None:

@@ -20,7 +20,7 @@ from levers.studies.storage.base import Stored, Token
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
-from levers.web.api.schemas import NewStudy, PlanFor, Told
+from levers.web.api.schemas import Exclude, NewStudy, PlanFor, Told
 from levers.web.app import make_app
 from levers.web.errors import RefusedError
 from levers.web.live import Live
@@ -83,6 +83,7 @@ def test_a_body_is_not_read_for_somebody_without_a_token() -> None:
     ("kind", "value"),
     [
         (Told, {"outcomes": [{}] * 100_000}),
+        (Exclude, {"trials": [None] * 100_000, "reason": "x"}),
         (PlanFor, {"factors": [None] * 100_000, "tolerance": 1.0}),
         (PlanFor, {"factors": [1] * 100_000, "tolerance": 1.0}),
         (PlanFor, {"factors": {"a": [None] * 100_000}, "tolerance": 1.0}),

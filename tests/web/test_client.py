@@ -148,6 +148,15 @@ def test_errors_are_those_of_a_local_study(client: levers.Client) -> None:
         (SheetError, lambda s: s.tell_sheet("none.csv")),
         (SheetError, lambda s: s.tell_sheet("none.pdf")),
         (InvalidSettingError, lambda s: s.optimize(3)),
+        (TrialError, lambda s: s.exclude(0, "x")),
+        (InvalidSettingError, lambda s: s.exclude(0, " ")),
+        (TrialError, lambda s: s.exclude_many([], "x")),
+        (StudyError, lambda s: s.finish()),
+        (StudyError, lambda s: s.go_on()),
+        (InvalidSettingError, lambda s: s.go_on(0)),
+        (InvalidSettingError, lambda s: s.restate(tolerance=1.0, budget=40)),
+        (InvalidSettingError, lambda s: s.restate(seed=3)),
+        (StudyError, lambda s: s.restate(noise_sd=0.5)),
     ]
     for kind, act in wrong:
         for study in (there, here):
@@ -189,6 +198,36 @@ def test_a_function_that_breaks_lets_its_run_go(client: levers.Client) -> None:
         warnings.simplefilter("ignore", NoOutcomeWarning)
         with pytest.raises(StudyError, match="no outcome"):
             there.optimize(lambda run: float("nan"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a typo may be asked about; here it is meant
+def test_doubts_and_the_end_travel(client: levers.Client) -> None:
+    settings: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 7}
+    there, here = client.create_study("oven", FACTORS, **settings), levers.create_study("oven", FACTORS, **settings)
+    for study in (there, here):
+        while not study.is_finished:
+            study.tell_many(
+                (t, 300.0 if t.number == 4 else outcome(t.params) + 0.5 * (-1) ** (t.number // 2))
+                for t in study.ask(100)
+            )
+        assert study.is_held
+    assert there.status().doubts == here.status().doubts
+    assert there.verdict() == here.verdict()
+    for study in (there, here):
+        study.go_on(6, "more")
+        assert not study.is_held
+        assert study.status().to_go.now == 6
+        assert study.exclude(4, "typo").value == 300.0
+        assert study.restate(budget=60, noise_sd=None, reason="days") == (
+            "budget: 60, none before",
+            "noise sd: not known, 0.5 before",
+            "tolerance: none, 0.5 before",
+        )
+        assert study.spec.tolerance is None
+    first, second = there.finish("enough"), here.finish("enough")
+    assert (first.assignment, first.statement) == (second.assignment, second.statement)
+    assert [one.trial for one in there.exclusions()] == [one.trial for one in here.exclusions()] == [4]
+    assert [one.what for one in there.log()] == [one.what for one in here.log()]
 
 
 def test_sheets_travel(client: levers.Client, tmp_path: Path) -> None:
@@ -455,6 +494,7 @@ def test_everything_that_a_command_says_of_a_study_here_it_says_of_one_there(
     study = levers.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5, seed=7, block_size=4, storage=database)
     study.optimize(outcome)
     study.correct(3, 2.5, "typo")
+    study.exclude(2, "door was open")
     with serve(database) as url:
         for words in (
             ("effects", "--format", "csv"),

@@ -35,7 +35,7 @@ include-operation-id = "deleteStudy"
 parameters = { "path.name" = { dictionary = "doomed", probability = 0.85 } }
 
 [[operations]]  # levels must differ, names be printable, and a tolerance exclude a budget
-include-operation-id = ["createStudy", "copyStudy", "mergeStudy", "planStudy"]
+include-operation-id = ["createStudy", "copyStudy", "mergeStudy", "planStudy", "restate"]
 checks.positive_data_acceptance.enabled = false
 
 [[operations]]  # a sheet is a text to a schema; rows must be as many as values, and have the study's own levels
@@ -94,5 +94,5 @@ def test_the_service_keeps_to_its_document(serve: Serve, database: str, tmp_path
             check=False,
         )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "Tested: 33" in told.stdout, told.stdout
+    assert "Tested: 38" in told.stdout, told.stdout
     assert token not in told.stdout

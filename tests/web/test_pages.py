@@ -3,9 +3,8 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
+from harness.markup import post, tidy
 from levers.charts import drawings
 from levers.charts.drawings import charts_of
 from levers.charts.facts import Facts
@@ -36,76 +36,6 @@ from levers.web.service import Service
 
 HOSTILE = '<img src=x onerror="alert(1)"> \'"&amp; אבג a/b %2F ' + "x" * 140
 SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]}
-VOID = {"meta", "link", "input", "br", "img", "hr"}
-FOREIGN = {"path", "rect", "circle", "line"}
-
-
-class Tidy(HTMLParser):
-    """Refuses what a page must not have: open tags, scripts and styles in the page, ids that come twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: set[str] = set()
-        self.problems: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if "style" in given or tag == "style" or any(name.startswith("on") for name in given):
-            self.problems.append(f"inline {tag} {attrs}")
-        if tag == "script" and not (given.get("src") or "").startswith("/static/"):
-            self.problems.append("inline script")
-        found = given.get("id")
-        if found is not None and found in self.ids:
-            self.problems.append(f"id {found} twice")
-        self.ids.add(found or "")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.problems.append(f"</{tag}> at {self.getpos()}")
-
-
-def tidy(text: str) -> None:
-    found = Tidy()
-    found.feed(text)
-    assert not found.problems, found.problems[:3]
-    assert not found.open
-
-
-@pytest.fixture
-def storage(database: str) -> Iterator[Storage]:
-    opened = open_storage(database)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def service(storage: Storage) -> Iterator[Service]:
-    made = Service(storage)
-    yield made
-    made.stopping.set()
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[TestClient]:
-    with TestClient(make_app(service)) as found:
-        yield found
-
-
-def post(client: TestClient, path: str, data: dict[str, Any] | None = None, **more: Any) -> Any:
-    """Send a form with the value that pages put into theirs."""
-    if "levers_form" not in client.cookies:
-        client.get("/login")
-    return client.post(
-        path, data={"form_token": client.cookies["levers_form"], **(data or {})}, **{"follow_redirects": True, **more}
-    )
 
 
 def at(name: str, rest: str = "") -> str:
@@ -459,7 +389,7 @@ def test_blocks_count_from_one_wherever_they_are_shown(client: TestClient, stora
     study = oven(storage)
     study.tell_many((trial, 1.0) for trial in study.ask(3))
     page = client.get(at("oven")).text
-    assert "block 1: mean 1 of 3 runs" in page
+    assert "round 1: mean 1 of 3 runs" in page
     assert "block 0" not in page
     assert "<dt>block</dt><dd>1</dd>" in client.get(at("oven", "/trials/0")).text
 

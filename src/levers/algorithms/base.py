@@ -182,15 +182,16 @@ class Verdict:
     @property
     def promise(self) -> str:
         """How far from the best the assignment can be, and how surely, in words."""
-        if self.tolerance is None:
-            return "nothing is certified"
-        return f"within {self.tolerance:.3g} of the best with probability at least {1 - self.failure_prob:.0%}"
+        said = "nothing is certified"
+        if self.tolerance is not None:
+            said = f"within {self.tolerance:.3g} of the best with probability at least {1 - self.failure_prob:.0%}"
+        return f"in doubt (otherwise {said})" if self.doubts else said
 
     @property
     def statement(self) -> str:
         """The guarantee with its provisos and doubts, as one text; where nothing is certified, why not."""
         doubts = [f"ASSUMPTION IN DOUBT: {doubt.text}" for doubt in self.doubts]
-        guarantee = [] if self.tolerance is None else [self.guarantee]
+        guarantee = [] if self.tolerance is None or doubts else [self.guarantee]  # nothing is proven beside a doubt
         return "; ".join([*guarantee, *(proviso.text for proviso in self.provisos), *doubts])
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from levers.charts.facts import Facts, Row, listed, nothing_yet, number
+from levers.charts.facts import Facts, Row, doubt_note, listed, nothing_yet, number
 from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
@@ -82,6 +82,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
         caption = f"The largest difference of each of {n} factors in standard errors: it describes, and proves nothing."
     if n > MOST_FACTORS:
         caption += f" The strongest {MOST_FACTORS} of {n} factors are drawn; the table has all."
+    caption += doubt_note(view)
     strong = Look("shown to matter", "c-lead", "bar")
     weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
     drawn = bars[:MOST_FACTORS]

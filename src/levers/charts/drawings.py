@@ -199,7 +199,7 @@ def draw_bars(canvas: Canvas, data: Bars) -> None:
 
 MOST_BINS, MOST_BINS_NARROW = 150, 80
 SQUEEZED = 60
-"""When the runs go so far beyond the first block, early blocks would be squeezed into a line without a log axis."""
+"""When the runs go so far beyond the first round, early rounds would be squeezed into a line without a log axis."""
 
 FAR = 3.0
 """Standardised residuals beyond this get another mark."""
@@ -209,14 +209,14 @@ HEIGHT, ABOVE, BELOW = 210.0, 34.0, 48.0
 
 
 def draw_history(canvas: Canvas, data: History) -> None:
-    """A dot for each outcome or a bar for each bin, the mean of each block, and what the best setting should give."""
+    """A dot for each outcome or a bar for each bin, the mean of each round, and what the best setting should give."""
     found, best, many = data.outcomes, data.predicted, not data.words
     entries = [looks.MIDDLE_HALF, looks.MEAN_AND_RANGE] if many else []
     if not many and not found.aside.all():
         entries.append(looks.OUTCOME)
     if found.aside.any():
         entries.append(looks.SET_ASIDE)
-    entries += [looks.BLOCK_MEAN] if best is None else [looks.BLOCK_MEAN, looks.PREDICTED]
+    entries += [looks.ROUND_MEAN] if best is None else [looks.ROUND_MEAN, looks.PREDICTED]
     top = canvas.legend(entries) + 44
     bottom = top + (220 if canvas.is_narrow else 260)
     y = spanned([float(found.values.min()), float(found.values.max()), *(best or ())], bottom, top)
@@ -236,8 +236,8 @@ def draw_history(canvas: Canvas, data: History) -> None:
             with canvas.group(words, f"c-outcome {look.css}"):
                 canvas.mark(look.mark, x(i), y(value), 3)
     for (begin, end), mean, words in zip(found.spans, found.means, data.mean_words, strict=True):
-        if x(end + 0.5) - x(begin + 0.5) >= 2:  # a shorter block would not be seen
-            with canvas.group(words, looks.BLOCK_MEAN.css):
+        if x(end + 0.5) - x(begin + 0.5) >= 2:  # a shorter round would not be seen
+            with canvas.group(words, looks.ROUND_MEAN.css):
                 canvas.line(x(begin + 0.5), y(mean), x(end + 0.5), y(mean), "c-line c-thick")
     if best is not None:
         low, predicted, high = best
@@ -263,7 +263,7 @@ def _bins(canvas: Canvas, bins: Bins, x: Scale, y: Scale) -> None:
 
 
 def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: float) -> None:
-    """Lines between blocks, and the name of each stage that has one; neither where they would run together."""
+    """Lines between rounds, and the name of each stage that has one; neither where they would run together."""
     found, drawn, free = data.outcomes, x.begin, x.begin
     for begin in found.starts[1:-1]:
         if x(begin + 0.5) - drawn >= 5:
@@ -282,12 +282,12 @@ def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: flo
 
 
 def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
-    """What could be certified after each block, and the runs still to go."""
+    """What could be certified after each round, and the runs still to go."""
     if isinstance(data, RunsOnly):
         _counted(canvas, data)
         return
     tolerance, end, (_, now_within) = data.tolerance, data.end, data.points[-1]
-    entries = [looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW]
+    entries = [looks.CERTIFIED, data.look]
     if tolerance is not None:
         entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
     if end is not None:
@@ -314,8 +314,8 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     for (runs, within), words in zip(data.points, data.words, strict=True):
         with canvas.group(words, "c-lead c-point"):
             canvas.mark("dot", x(runs), y(within), 3.5)
-    with canvas.group(data.now_words, "c-now"):
-        canvas.mark("diamond", x(data.now), y(now_within), 6.5)
+    with canvas.group(data.now_words, data.look.css):
+        canvas.mark(data.look.mark, x(data.now), y(now_within), 6.5)
     canvas.height = bottom + 40
 
 

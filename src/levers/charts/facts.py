@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.studies.analysis.describe import promise
+from levers.studies.analysis.describe import promise, several
 from levers.studies.analysis.views import EffectRow
 
 T = TypeVar("T")
@@ -71,8 +72,8 @@ def nothing_yet(heading: str, why: str, view: StudyView) -> Facts[Any]:
     """What is said when there is nothing to show, with what to do."""
     told, block = view.state.n_complete, view.state.open_block
     to_go = block.n_missing if block else 0
-    caption, text = f"{told} outcomes told, {to_go} to go in this block.", f"There is nothing to show yet: {why}"
-    rows = [("outcomes told", str(told)), ("runs to go in this block", str(to_go))]
+    caption, text = f"{told} outcomes told, {to_go} to go in this round.", f"There is nothing to show yet: {why}"
+    rows = [("outcomes told", str(told)), ("runs to go in this round", str(to_go))]
     return Facts(view.title, heading, caption, text, ("what", "runs"), rows)
 
 
@@ -109,6 +110,11 @@ def cut_note(n_drawn: int, n_rows: int) -> str:
     (' The first 100 of 160 levels are drawn.', '')
     """
     return f" The first {n_drawn} of {n_rows} levels are drawn." if n_drawn < n_rows else ""
+
+
+def doubt_note(view: StudyView) -> str:
+    """A sentence for the caption of what rests on assumptions that outcomes contradict."""
+    return " In doubt: outcomes contradict what this rests on." if view.in_doubt else ""
 
 
 def effects_facts(view: StudyView) -> Facts[Levels]:
@@ -150,7 +156,7 @@ def _effects_caption(view: StudyView) -> str:
     if [row for row in view.effects if row.high is not None]:
         caption = f"Thin bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
     elif spec.solver.certifies_early:
-        caption = "Estimates from the first runs; intervals come with the first complete block."
+        caption = "Estimates from the first runs; intervals come with the first complete round."
     else:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
     if [row for row in view.effects if row.usual_low is not None and row.usual_low != row.usual_high]:
@@ -162,15 +168,15 @@ def elimination_facts(view: StudyView) -> Facts[Levels]:
     """How long each level was in play."""
     heading, rows, now = "levels in play", view.effects, view.n_runs
     if len(view.state.known) < 2:
-        why = "levels are ruled out when a block of runs is complete. Ask for runs and tell their outcomes;"
-        return nothing_yet(heading, f"{why} {view.status.to_go.now} are to go in this block.", view)
+        why = "levels are ruled out when a round of runs is complete. Ask for runs and tell their outcomes;"
+        return nothing_yet(heading, f"{why} {view.status.to_go.now} are to go in this round.", view)
     words, cells = [], []
     for row in rows:
         after = row.ruled_out_after
         words.append(f"{row.standing} after {now if after is None else after:,} runs")
         cells.append((str(after or now), str(row.n_runs), row.standing))
     n_gone = sum([row.standing == "ruled out" for row in rows])
-    caption = f"{n_gone} of {len(rows)} levels ruled out in {now:,} runs; a decision falls when a block is complete."
+    caption = f"{n_gone} of {len(rows)} levels ruled out in {now:,} runs; a decision falls when a round is complete."
     alt = f"Bars of how long each of {len(rows)} levels was in play; {n_gone} were ruled out. Ahead: {_ahead(rows)}."
     header = ("factor", "level", "in play until run", "runs of this level", "standing")
     return _of_levels(view, heading, caption, alt, header, words, cells)
@@ -189,7 +195,7 @@ def _of_levels(
     table = [(*pair, *more) for pair, more in zip(names, cells, strict=True)]
     struck = frozenset([i for i, row in enumerate(view.effects) if row.standing == "ruled out"])
     data = Levels(marks, view.n_runs, view.state.spec.tolerance)
-    return Facts(view.title, heading, caption, alt, header, table, data, struck)
+    return Facts(view.title, heading, caption + doubt_note(view), alt, header, table, data, struck)
 
 
 def _ahead(rows: Sequence[EffectRow]) -> str:
@@ -204,9 +210,10 @@ FORECAST_HEADER = ("what", "runs", "at most so far from the best")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What was certified after each block, where the study is now, and between which runs it will end (or None).
+    """What was certified after each round, where the study is now, and between which runs it will end (or None).
 
-    `words` has a line for each point; `log` says whether the tolerances need a logarithmic axis.
+    `words` has a line for each point, `look` is that of the last one; `log` says whether the tolerances need a
+    logarithmic axis.
     """
 
     points: Sequence[tuple[int, float]]
@@ -215,13 +222,13 @@ class Steps:
     now_words: str
     tolerance: float | None
     end: tuple[int, int] | None
-    ended: bool
+    look: Look
     log: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RunsOnly:
-    """Numbers of runs after each other: so far, in the block under way, and after it in the worst case."""
+    """Numbers of runs after each other: so far, in the round under way, and after it in the worst case."""
 
     bars: list[tuple[Look, int]]
 
@@ -232,7 +239,7 @@ def is_wide(values: Sequence[float]) -> bool:
 
 
 def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
-    """What could be certified after each block, and the runs still to go; only the runs where nothing can be."""
+    """What could be certified after each round, and the runs still to go; only the runs where nothing can be."""
     heading = "how far it is to the end"
     if not view.state.spec.solver.certifies_early:
         return _counted(heading, view)
@@ -242,11 +249,11 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows = [("runs made", str(view.n_runs), number(None))]
         return Facts(view.title, heading, caption, caption, FORECAST_HEADER, rows)
     if not points:
-        why = "nothing can be certified before a block of runs is complete. Ask for runs and tell their outcomes:"
+        why = "nothing can be certified before a round of runs is complete. Ask for runs and tell their outcomes:"
         return nothing_yet(heading, f"{why} {view.status.to_go}.", view)
     now, (_, within), spec = view.n_runs, points[-1], view.state.spec
     to_go, ended = view.status.to_go, view.is_finished
-    rows = [("after a block", str(x), number(y)) for x, y in points]
+    rows = [("after a round", str(x), number(y)) for x, y in points]
     rows.append(("now", str(now), number(within)))
     end = None
     if not ended and to_go.likely is not None and to_go.worst_case is not None:
@@ -254,21 +261,23 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows.append(("likely end", str(end[0]), number(spec.tolerance)))
         rows.append(("end in the worst case", str(end[1]), number(spec.tolerance)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
-    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended)}"
+    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt)}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
     now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
-    steps = Steps(points, words, now, now_words, spec.tolerance, end, ended, is_wide(reached))
+    now_words += ", in doubt" if view.in_doubt else ""
+    look = looks.DOUBTED if view.in_doubt else looks.VERDICT if ended else looks.NOW
+    steps = Steps(points, words, now, now_words, spec.tolerance, end, look, is_wide(reached))
     return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 
 def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
     """Runs only: these algorithms certify nothing before they end."""
     now, to_go, spec = view.n_runs, view.status.to_go, view.state.spec
-    ahead, rest = f"{to_go.now} runs to go in this block, then more", 0
+    ahead, rest = f"{to_go.now} runs to go in this round, then more", 0
     if to_go.worst_case is not None:
-        ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this block"
+        ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this round"
         rest = to_go.worst_case - to_go.now
     if not now:
         why = "no outcome was told. Ask for runs and tell their outcomes:"
@@ -279,8 +288,8 @@ def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
     rows = [("runs so far", str(now), number(None if view.verdict is None else view.verdict.tolerance))]
     data = RunsOnly([(Look(f"runs so far: {now:,}", "c-lead", "bar"), now)])
     if to_go.now:
-        rows.append(("end of this block", str(now + to_go.now), number(None)))
-        data.bars.append((Look(f"in this block: {to_go.now:,}", "c-end", "hatch"), to_go.now))
+        rows.append(("end of this round", str(now + to_go.now), number(None)))
+        data.bars.append((Look(f"in this round: {to_go.now:,}", "c-end", "hatch"), to_go.now))
     if rest:
         rows.append(("end in the worst case", str(now + to_go.now + rest), number(spec.tolerance)))
         data.bars.append((Look(f"then in the worst case: {rest:,}", "c-gone", "empty"), rest))
@@ -290,7 +299,7 @@ def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
 # ---- history: outcomes in the order of telling
 
 MOST_ROWS = 2000
-"""From so many outcomes on, tables list blocks instead of outcomes."""
+"""From so many outcomes on, tables list rounds instead of outcomes."""
 
 MOST_DOTS = 400
 """From so many outcomes on, a page shows bins instead of outcomes."""
@@ -298,7 +307,7 @@ MOST_DOTS = 400
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Outcomes with the names of all blocks' stages, and the mean expected at the best setting with its interval.
+    """Outcomes with the names of all rounds' stages, and the mean expected at the best setting with its interval.
 
     `words` has a line for each outcome, unless they are too many to show one by one.
     """
@@ -353,21 +362,23 @@ class Bins:
 
 
 def history_facts(view: StudyView) -> Facts[History]:
-    """One row of the table for each outcome, or for each block when there are very many. Blocks count from 1.
+    """One row of the table for each outcome, or for each round when there are very many. Rounds count from 1.
 
     >>> import levers
     >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
     >>> study.tell(study.ask()[0], 3.5)
     >>> facts = history_facts(StudyView("oven", study.state))
     >>> facts.caption, facts.rows
-    ('1 outcomes in 1 blocks; dotted lines divide blocks.', [('1', '0', '1', 'block', '3.5')])
+    ('1 outcome in 1 round; dotted lines divide rounds.', [('1', '0', '1', 'block', '3.5')])
     """
     heading, found, best = "outcomes in the order of telling", view.outcomes, view.best
     values, n = found.values, len(found.values)
     if not n:
         return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
     predicted, predicted_words = None, ""
-    caption = f"{n:,} outcomes in {len(view.state.blocks)} blocks; dotted lines divide blocks."
+    size, rounds = view.state.spec.block_size, several(len(view.state.blocks), "round", "rounds")
+    rounds += "" if size is None else f" (blocks of {size} runs)"
+    caption = f"{several(n, 'outcome', 'outcomes')} in {rounds}; dotted lines divide rounds."
     if best is not None and best.predicted is not None and best.low is not None and best.high is not None:
         predicted = (best.low, best.predicted, best.high)
         low, mean, high = [number(value) for value in predicted]
@@ -385,13 +396,13 @@ def history_facts(view: StudyView) -> Facts[History]:
         for i, (trial, block, text, aside) in enumerate(each if n <= MOST_DOTS else [], 1)
     ]
     mean_words = [
-        f"block {blocks[begin] + 1}: mean {mean} of {end - begin:,} runs"
+        f"round {blocks[begin] + 1}: mean {mean} of {end - begin:,} runs"
         for (begin, end), mean in zip(spans, mean_texts, strict=True)
     ]
-    header: Row = ("run", "trial", "block", "stage", "outcome")
+    header: Row = ("run", "trial", "round", "stage", "outcome")
     rows: list[Row] = [(str(i), str(t), str(b + 1), stages[b], text) for i, (t, b, text, _) in enumerate(each, 1)]
     if n > MOST_ROWS:
-        header = ("block", "stage", "runs", "mean", "smallest", "largest")
+        header = ("round", "stage", "runs", "mean", "smallest", "largest")
         for (begin, end), mean in zip(spans, mean_texts, strict=True):
             here, block = values[begin:end], blocks[begin]
             ends = (number(float(here.min())), number(float(here.max())))
@@ -442,7 +453,7 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
     if not drawn:
         what = "none of these studies has certified anything" if views else "choose studies to compare"
         alt = caption = (
-            f"There is nothing to show yet: {what}. A line begins when the first block of runs of a study is complete."
+            f"There is nothing to show yet: {what}. A line begins when the first round of runs of a study is complete."
         )
     heading = "How far from the best each study's setting can be"
     header = ("study", "algorithm", "runs", "at most so far from the best", "tolerance asked for", "state")
@@ -453,7 +464,7 @@ def _line(view: StudyView) -> Line:
     points, name = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)], short(view.name)
     words = [f"after {n_runs:,} runs: within {number(within)}" for n_runs, within in points]
     if words and view.is_finished:
-        words[-1] = f"the verdict, {words[-1]}"
+        words[-1] = f"the verdict{', in doubt' if view.in_doubt else ''}, {words[-1]}"
     words = [f"{name}, {text}" for text in words]
     return Line(name, short(view.name, 30), points, words, view.n_runs, view.is_finished)
 
@@ -461,5 +472,5 @@ def _line(view: StudyView) -> Line:
 def _compare_cells(view: StudyView) -> Row:
     spec, within = view.state.spec, number(view.steps[-1][1] if view.steps else None)
     asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance)
-    state = "finished" if view.is_finished else "running"
-    return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, state)
+    within += ", in doubt" if view.in_doubt else ""
+    return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, view.status.state)

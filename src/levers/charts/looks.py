@@ -69,12 +69,13 @@ RULED_OUT = Look("ruled out after so many runs", "c-gone", "cross")
 
 OUTCOME, SET_ASIDE = Look("outcome", "c-gone", "dot"), Look("set aside: corrected", "c-aside", "cross")
 MIDDLE_HALF, MEAN_AND_RANGE = Look("middle half", "c-gone", "band"), Look("mean and range", "c-gone", "line")
-BLOCK_MEAN = Look("block mean", "c-lead", "thick")
+ROUND_MEAN = Look("round mean", "c-lead", "thick")
 PREDICTED = Look("predicted at the best setting, 95 %", "c-now", "line diamond")
 """In the history of outcomes."""
 
-CERTIFIED = Look("certified after a block", "c-lead", "dot")
+CERTIFIED = Look("certified after a round", "c-lead", "dot")
 NOW, VERDICT = Look("now", "c-now", "diamond"), Look("the verdict", "c-now", "diamond")
+DOUBTED = Look("in doubt", "c-aside", "cross")
 END, LIKELY_TO_WORST = Look("the end", "c-end", "thick"), Look("the end: likely to worst case", "c-end", "hatch")
 """In the forecast."""
 

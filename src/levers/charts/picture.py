@@ -202,12 +202,12 @@ def draw_elimination(data: Levels) -> Picture:
 
 
 def draw_forecast(data: Steps | RunsOnly) -> Picture:
-    """What could be certified after each block, and the runs still to go."""
+    """What could be certified after each round, and the runs still to go."""
     if isinstance(data, RunsOnly):
         return _counted(data)
     figure, axes = new_axes(4.5)
     runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
-    look, now = looks.CERTIFIED, looks.VERDICT if data.ended else looks.NOW
+    look, now = looks.CERTIFIED, data.look
     axes.step([*runs, data.now], [*reached, reached[-1]], where="post", color=look.colour, linewidth=1.2)
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
     axes.plot([data.now], reached[-1:], now.marker, color=now.colour, markersize=8, label=now.label)
@@ -253,7 +253,7 @@ def _counted(data: RunsOnly) -> Picture:
 
 
 def draw_history(data: History) -> Picture:
-    """A dot for each outcome, the mean of each block, and what is predicted at the best setting."""
+    """A dot for each outcome, the mean of each round, and what is predicted at the best setting."""
     found, best = data.outcomes, data.predicted
     figure, axes = new_axes(4.5)
     n = len(found.values)
@@ -265,7 +265,7 @@ def draw_history(data: History) -> Picture:
             lines = 0 if look.mark == "dot" else 1
             axes.scatter(at[which], found.values[which], size, alpha=shade, linewidths=lines, rasterized=small, **style)
             axes.scatter([], [], 12, label=look.label, **style)  # for the legend, where a speck is not seen
-    begins, ends, look = np.add(found.starts[:-1], 0.5), np.add(found.starts[1:], 0.5), looks.BLOCK_MEAN
+    begins, ends, look = np.add(found.starts[:-1], 0.5), np.add(found.starts[1:], 0.5), looks.ROUND_MEAN
     axes.hlines(found.means, begins, ends, color=look.colour, linewidth=2, label=look.label)
     _boundaries(axes, data)
     if best is not None:
@@ -276,11 +276,11 @@ def draw_history(data: History) -> Picture:
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
     axes.grid(True, axis="y", alpha=0.3)
-    return Picture(figure, " So many are drawn as one image, and tables list blocks." if small else "")
+    return Picture(figure, " So many are drawn as one image, and tables list rounds." if small else "")
 
 
 def _boundaries(axes: Axes, data: History) -> None:
-    """Thin lines between blocks, and the name of each stage that has one; neither where they would run together."""
+    """Thin lines between rounds, and the name of each stage that has one; neither where they would run together."""
     found, drawn, free = data.outcomes, 0, 0.0
     n = len(found.values)
     for begin in found.starts[1:-1]:

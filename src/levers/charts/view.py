@@ -111,6 +111,11 @@ class StudyView:
         """Where the study stands."""
         return views.status(self.name, self.state)
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether outcomes contradict what a certificate would rest on."""
+        return bool(self.status.doubts)
+
     @kept
     def effects(self) -> list[views.EffectRow]:
         """Every level."""
@@ -153,8 +158,8 @@ class StudyView:
 
     @kept
     def additivity(self) -> diagnostics.Additivity:
-        """Whether levers seem to interact."""
-        return diagnostics.additivity(self.state)
+        """Whether levers seem to interact, once outcomes are left out that do not belong: they would look like it."""
+        return diagnostics.additivity(self.state, {trial for doubt in self.status.doubts for trial in doubt.trials})
 
     @kept
     def evidence(self) -> list[views.FactorEvidence]:

@@ -44,7 +44,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     stage = "" if found.stage == BLOCK else f"{found.stage}, "
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}")
     out = several(found.n_running, "run", "runs")
-    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this block")
+    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
     if found.n_failed or found.n_stale:
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:
@@ -59,7 +59,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {found.note}")
     if best is not None:
         typer.echo(f"  {'chosen' if finished else 'leading'}: {_settings(best.params)}")
-        typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished)}")
+        typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished, bool(found.doubts))}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
         if best.gain is not None:
@@ -69,6 +69,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
             f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
             f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
         )
+    for one in study.exclusions()[-5:]:
+        typer.echo(f"  excluded {when(one.at)} by {one.who}: trial {one.trial} {one.value:g} ({one.reason})")
 
 
 @on_study()
@@ -96,7 +98,9 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
     if output is Format.table:
         typer.echo(str(found))
         if (best := at.study.best()) is not None:
-            typer.echo(_promise(best.within, at.study.spec.failure_prob, at.study.is_finished))
+            status = at.study.status()
+            ended, in_doubt = status.state != "running", bool(status.doubts)
+            typer.echo(_promise(best.within, at.study.spec.failure_prob, ended, in_doubt))
     elif output is Format.json:
         say_json(found)
     else:
@@ -116,16 +120,15 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     study = at.study
     if not study.is_finished:
         raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")
-    if output is Format.csv:
-        _say_effects(study.effects(), output)
-        return
     found, best = study.verdict(), study.best()
     params = best.params if best is not None else found.assignment
-    if output is Format.table:
+    if output is Format.csv:
+        _say_effects(study.effects(), output)
+    elif output is Format.table:
         for line in doubt_lines(found.doubts):
             typer.echo(line)
         print_verdict(console(), found)
-        typer.echo(f"Set {_settings(params)}.")
+        typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {_settings(params)}.")
         if best is not None and best.predicted is not None:
             typer.echo(f"Mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).")
         if best is not None and best.gain is not None:
@@ -149,9 +152,23 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         say_json({**said, "effects": study.effects()})
     if found.doubts:
         if study.is_held:
-            hints = [at.command(verb) for verb in ("correct", "exclude", "restate", "continue", "finish")]
-            typer.echo(f"The study is not finished on this; what next? {'; '.join(hints)}", err=True)
+            typer.echo("The study is not finished on this. What next?", err=True)
+            for hint in _answers(at, found):
+                typer.echo(f"  {hint}", err=True)
         raise typer.Exit(IN_DOUBT)
+
+
+def _answers(at: Reached, found: Verdict) -> list[str]:
+    """Commands that answer a doubt, to be filled in."""
+    trial = next((str(trial) for doubt in found.doubts for trial in doubt.trials), "TRIAL")
+    why = ("--reason", "WHY")
+    return [
+        at.command("correct", trial, "VALUE", *why),
+        at.command("exclude", trial, *why),
+        at.command("restate", "--noise-sd", "unknown"),
+        at.command("continue"),
+        at.command("finish", *why),
+    ]
 
 
 def _say_effects(rows: list[EffectRow], output: Format) -> None:
@@ -160,15 +177,15 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
     say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "p_value", "standing"))
 
 
-def _promise(within: float | None, failure_prob: float, finished: bool) -> str:
-    return promise(None if within is None else f"{within:.3g}", f"{1 - failure_prob:.0%}", finished)
+def _promise(within: float | None, failure_prob: float, finished: bool, in_doubt: bool) -> str:
+    return promise(None if within is None else f"{within:.3g}", f"{1 - failure_prob:.0%}", finished, in_doubt)
 
 
 def _grounds(found: Verdict) -> str:
-    """What the guarantee rests on; where nothing is certified there is none, and only why."""
-    if found.tolerance is not None:
+    """What the guarantee rests on; where nothing is certified there is none, and only why. Doubts were said before."""
+    if found.tolerance is not None and not found.doubts:
         return found.statement
-    return "; ".join(remark.text for remark in (*found.provisos, *found.doubts))
+    return "; ".join(remark.text for remark in found.provisos) or "see what is in doubt"
 
 
 def _settings(params: Mapping[str, Level]) -> str:
@@ -213,7 +230,7 @@ def trials(
     from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
     now, wanted = at.study.state, TrialFilter(state or EVERY)
-    frame = trials_frame(now, as_in_sheets=True)[find_trials(now, wanted)]
+    frame = trials_frame(now)[find_trials(now, wanted)]
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:

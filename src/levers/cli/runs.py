@@ -64,7 +64,7 @@ def ask(
         then = at.command("tell", "--sheet", sheet)
         typer.echo(f"wrote {several(n_runs, 'run', 'runs')} to {sheet}; fill in the column outcome, then: {then}")
     if n_runs < wanted and not again:
-        typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this block", err=True)
+        typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this round", err=True)
     others = study.n_running - n_runs if sheet is not None else 0
     if others > 0:
         are = several(others, "other run is", "other runs are")
@@ -73,8 +73,7 @@ def ask(
 
 def _show(study: AnyStudy, due: list[Trial], output: Format) -> None:
     """Runs on the screen: as the rows of a sheet, or as JSON."""
-    size = study.spec.block_size
-    blocks = [1 + (trial.block if size is None else trial.number // size) for trial in due]
+    blocks = [1 + trial.block for trial in due]
     if output is Format.json:
         rows = [
             {"trial": trial.number, "block": block, "state": trial.state.name, **trial.params, "outcome": trial.value}
@@ -93,7 +92,7 @@ def _nothing(at: Reached, again: bool) -> str:
     if again:
         return "no runs are open"
     if at.study.is_finished:
-        return f"the study is finished: {at.command('verdict')}"
+        return at.standing()
     are = several(len(at.study.running()), "run is", "runs are")
     return f"nothing to hand out: {are} out, and what comes next depends on them ({at.command('ask', '--again')})"
 

@@ -201,7 +201,7 @@ class RemoteStudy(AnyStudy):
         return as_pandas(frame) if pandas else frame
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
-        """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished."""
+        """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
 
     def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:

@@ -111,7 +111,7 @@ def create_study(
     who: str | None = None,
     **options: Any,
 ) -> Study:
-    """Begin a study: its first block of runs is designed and kept before this returns.
+    """Begin a study: its first round of runs is designed and kept before this returns.
 
     Give a `tolerance`, or a `budget` of 2 runs or more. What the runs of a budget serve is the `aim`: "best", the
     default, is the setting recommended at the end; "certify" is the smallest tolerance that can be promised, and what
@@ -202,7 +202,7 @@ def merge_study(
     """Begin a new study in which some levers of another are studied as one, with the runs made so far as evidence.
 
     For levers that turned out to influence each other: as one lever, whose levels are the combinations, they keep the
-    model additive. The new study's first block is fresh; after it the old runs count, block by block. The old study
+    model additive. The new study's first round is fresh; after it the old runs count, round by round. The old study
     stays as it is. A study with a budget needs a new one, for the runs from here on.
     """
     check_name(new_name)

@@ -49,6 +49,7 @@ def freeze(state: StudyState) -> bytes:
         "ended": state.ended and asdict(state.ended),
         "restatements": [asdict(note) for note in state.restatements],
         "restated": state.restated,
+        "excluded_last": state.excluded_last,
     }
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
@@ -90,6 +91,7 @@ def thaw(data: bytes) -> StudyState | None:
         ended=header["ended"] and Note(**header["ended"]),
         restatements=[Note(**note) for note in header["restatements"]],
         restated=header["restated"],
+        excluded_last=header["excluded_last"],
     )
     _restore_deadlines(state)
     return state

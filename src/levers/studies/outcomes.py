@@ -146,7 +146,7 @@ def why_not(state: StudyState, trial: int, value: float) -> str | None:
                 return f"trial {trial} is not needed any more: trial {holder} did the same run and was told first"
             if math.isnan(value):
                 return None
-            return f"trial {trial} is not needed any more: its block was designed again after a correction"
+            return f"trial {trial} is not needed any more: its round was given up"
 
 
 def check_running(state: StudyState, trials: Sequence[int]) -> None:
@@ -164,9 +164,18 @@ def check_told(state: StudyState, trial: int) -> float:
     if not 0 <= trial < state.trials.n_trials:
         raise NoSuchTrialError(f"there is no trial {trial}; trials are 0 to {state.trials.n_trials - 1}")
     found = TrialState(state.trials.state[trial])
+    if found is TrialState.EXCLUDED:
+        raise TrialError(f"trial {trial} was excluded; its run was made again, or `correct` brings it back")
     if found is not TrialState.COMPLETE:
         raise TrialError(f"trial {trial} is {found.name}; only an outcome that was told can be changed")
     return float(state.blocks[state.trials.block[trial]].values[state.trials.row[trial]])
+
+
+def is_correctable(state: StudyState, trial: int) -> bool:
+    """Whether a trial has an outcome that can be corrected: told, or excluded and not made again since."""
+    found, block = TrialState(state.trials.state[trial]), state.blocks[state.trials.block[trial]]
+    empty = bool(np.isnan(block.values[state.trials.row[trial]]))
+    return found is TrialState.COMPLETE or (found is TrialState.EXCLUDED and empty)
 
 
 def check_correctable(state: StudyState, trial: int, value: float) -> float:
@@ -174,8 +183,7 @@ def check_correctable(state: StudyState, trial: int, value: float) -> float:
     if math.isnan(value):
         raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan; see `exclude`")
     excluded = {one.trial: one.value for one in state.exclusions}
-    block = state.blocks[state.trials.block[trial]] if trial in excluded else None
-    if block is not None and block.holders[state.trials.row[trial]] == trial:  # nobody made its run again
+    if trial in excluded and is_correctable(state, trial):
         return excluded[trial]
     before = check_told(state, trial)
     if before == value:

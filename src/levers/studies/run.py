@@ -107,7 +107,7 @@ class AnyStudy(ABC):
         """The setting that the estimates favour: never the one of the luckiest run."""
         found = self.best()
         if found is None:
-            raise StudyError("no block of runs is complete yet, so there is no estimate; see status()")
+            raise StudyError("no round of runs is complete yet, so there is no estimate; see status()")
         return found.params
 
     def tell(self, trial: Trial | int, value: float, *, insist: bool = True) -> None:

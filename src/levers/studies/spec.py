@@ -159,6 +159,15 @@ TERMS = ("tolerance", "budget", "max_runs", "aim", "noise_sd", "max_parents", "m
 """What may be restated while a study is under way."""
 
 
+def terms_of(spec: StudySpec) -> dict[str, Any]:
+    """The terms of a study that may be restated; None for what is not asked for, claimed or known.
+
+    >>> terms_of(StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5))["tolerance"]
+    0.5
+    """
+    return {name: getattr(spec, name) if name in _FIELDS else dict(spec.options).get(name) for name in TERMS}
+
+
 def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec, tuple[str, ...]]:
     """What is asked for under other terms, and what changed, in words. A tolerance takes a budget's place, or back.
 
@@ -170,7 +179,7 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
         check_choice("what is restated", name, TERMS)
     if terms.get("tolerance") is not None and terms.get("budget") is not None:
         raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
-    was = {name: getattr(spec, name) if name in _FIELDS else dict(spec.options).get(name) for name in TERMS}
+    was = terms_of(spec)
     now = {**was, **terms}
     if terms.get("budget") is not None:
         now |= {"tolerance": None, "max_runs": None}
@@ -180,7 +189,7 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
     options |= {name: value for name, value in now.items() if name not in _FIELDS and value is not None}
     new = replace(spec, tolerance=now["tolerance"], noise_sd=now["noise_sd"], options=tuple(sorted(options.items())))
     changes = tuple(
-        f"{name.replace('_', ' ')}: {_term(now[name])}, {_term(was[name])} before"
+        f"{name.replace('_', ' ')}: {_term(name, now[name])}, {_term(name, was[name])} before"
         for name in sorted(TERMS)
         if now[name] != was[name]
     )
@@ -190,8 +199,10 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
 _FIELDS = ("tolerance", "noise_sd")  # terms that are fields of a spec; the others are options of its algorithm
 
 
-def _term(value: Any) -> str:
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+def _term(name: str, value: Any) -> str:
+    if value is None:
+        return "not known" if name == "noise_sd" else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_names(space: Space) -> None:

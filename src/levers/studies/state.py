@@ -42,7 +42,7 @@ class TrialState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run: what to set, and what came of it."""
+    """One run: what to set, and what came of it. `block` counts from 0; see `StudyState.block_numbers`."""
 
     number: int
     params: Assignment
@@ -292,6 +292,15 @@ class StudyState:
             return 0
         return len(self.checked_ends) + (self.n_closed > max(self.checked_ends, default=0))
 
+    def block_numbers(self, trials: Numbers) -> Numbers:
+        """The block of trials as people count it, from 1: runs that are made together, on one day or sheet.
+
+        With a block size s these are trials 0 to s - 1, s to 2 s - 1, and so on, so a run that is asked for again is in
+        the block in which it is made. Without one, all runs of a round are one block.
+        """
+        size = self.spec.block_size
+        return 1 + (self.trials.block[trials].astype(np.int64) if size is None else trials // size)
+
     def rows_of(self, trials: Numbers) -> Numbers:
         """Where the rows of some trials are when all blocks are put one below the other."""
         begins = np.cumsum([0, *(block.n_runs for block in self.blocks)])
@@ -407,9 +416,13 @@ class StudyState:
             self.blocks[-1].role = AS_DESIGNED
 
     def _corrected(self, event: events.Corrected, record: Record) -> None:
-        block = self.blocks[self.trials.block[event.trial]]
-        block.values[self.trials.row[event.trial]] = event.value
-        if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again
+        block, row = self.blocks[self.trials.block[event.trial]], self.trials.row[event.trial]
+        block.values[row] = event.value
+        if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again, so nobody need run it once more
+            if block.holders[row] != event.trial:
+                self.trials.state[block.holders[row]] = TrialState.ABANDONED
+                block.holders[row] = event.trial
+                self._forget_again()
             self.trials.state[event.trial] = TrialState.COMPLETE
             block.n_missing -= 1
             self.exclusions = [one for one in self.exclusions if one.trial != event.trial]

@@ -269,7 +269,7 @@ class Study(AnyStudy):
         return as_pandas(frame) if pandas else frame
 
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
-        """Up to n runs to make. Fewer, or none, when the rest of the block is with others or the study is finished.
+        """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished.
 
         With a `lease` in seconds, trials that were not told by then go to whoever asks next.
         """

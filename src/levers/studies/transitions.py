@@ -76,7 +76,7 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     for i, block in enumerate(state.blocks):
         codes, values = block.told_rows()
         if block.role != SET_ASIDE and len(values):
-            found.append(Imported(state.spec.expand(codes), values, f"block {i + 1} of {name}"))
+            found.append(Imported(state.spec.expand(codes), values, f"round {i + 1} of {name}"))
     return found
 
 
@@ -190,7 +190,7 @@ def with_excluded(state: StudyState) -> Any:
     twin = state.copy()
     for one in twin.exclusions:
         block, row = twin.blocks[twin.trials.block[one.trial]], twin.trials.row[one.trial]
-        if block.holders[row] == one.trial:  # else its run was made again
+        if np.isnan(block.values[row]):  # else its run was made again
             block.values[row] = one.value
             block.n_missing -= 1
     found = revision(twin, [one.trial for one in twin.exclusions])

@@ -8,7 +8,7 @@ from levers.studies.analysis.estimates import Gain
 from levers.studies.events import Event, Numbers
 
 BLOCK = "block"
-"""The stage of algorithms that have only one. It tells people nothing, since all runs come in blocks."""
+"""The stage of algorithms that have only one. It tells people nothing, since all runs come in rounds."""
 _SELECTION = "selection"
 
 
@@ -26,7 +26,7 @@ def words(event: Event) -> str:
             return "decided"
         case events.Opened():
             n_runs, stage = several(event.batch.n_runs, "run", "runs"), event.batch.stage
-            return f"designed a block of {n_runs}" if stage == BLOCK else f"designed {n_runs} ({stage})"
+            return f"designed a round of {n_runs}" + ("" if stage == BLOCK else f" ({stage})")
         case events.Asked():
             until = "" if event.deadline is None else f" until {when(event.deadline)}"
             return f"asked {_trials(event.trials)} for {event.worker}{until}"
@@ -42,7 +42,7 @@ def words(event: Event) -> str:
             return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{_because(event.reason)}"
         case events.Revised():
             changes = "; ".join(event.changes) or "no decision changes"
-            return f"decided again from block {event.first + 1} of the design on: {changes}"
+            return f"decided again from round {event.first + 1} on: {changes}"
         case events.Excluded():
             return f"excluded trial {event.trial}: {event.before:g} does not count{_because(event.reason)}"
         case events.Checked():
@@ -137,15 +137,18 @@ def when(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def promise(within: str | None, sure: str, finished: bool) -> str:
+def promise(within: str | None, sure: str, finished: bool, in_doubt: bool = False) -> str:
     """How far from the best the setting is, from texts of the number (None where nothing is certified) and probability.
 
     >>> promise("0.5", "90 %", finished=False)
     'if you stop now: within 0.5 of the best with probability 90 %'
     >>> promise(None, "90 %", finished=True)
     'nothing is certified'
+    >>> promise("0.5", "90 %", finished=True, in_doubt=True)
+    'in doubt (otherwise within 0.5 of the best with probability 90 %)'
     """
     said = "nothing is certified" if within is None else f"within {within} of the best with probability {sure}"
+    said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
 
 

@@ -157,7 +157,7 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
 
 
 def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity:
-    """Test the runs of complete blocks, and imported ones, for interactions between levers.
+    """Test the runs of complete rounds, and imported ones, for interactions between levers.
 
     Each block has a constant of its own if the algorithm compares levels inside blocks only: drift from one block to
     the next, or an import from another year, is then no interaction. Neither is an outlier, whose trial is to be in
@@ -166,14 +166,14 @@ def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"], "speed": [1, 2]}, tolerance=0.5, noise_sd=1.0, seed=1)
     >>> additivity(study.state).reason
-    'no block of runs is complete yet'
+    'no round of runs is complete yet'
     """
     names, runs = tuple(factor.name for factor in state.fitted), gathered_runs(state, with_open=False)
     if leave_out:
         runs = runs.at(~np.isin(runs.trial, list(leave_out)))
     level = level_now(state, ALARM)
     if len(runs.values) == 0 or len(names) < 2:
-        reason = "no block of runs is complete yet" if len(names) > 1 else "a single lever has nothing to interact with"
+        reason = "no round of runs is complete yet" if len(names) > 1 else "a single lever has nothing to interact with"
         return Additivity(names, len(runs.values), None, (), (), (), None, level, f"not tested: {reason}", reason)
     codes, sizes = state.choices.rows(runs.codes), list(state.choices.sizes)
     blocks = block_constants(state, runs)

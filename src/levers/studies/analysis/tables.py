@@ -12,7 +12,7 @@ from levers.core.space import Level
 from levers.errors import InvalidSettingError, SheetError
 from levers.studies.events import Numbers, Values
 from levers.studies.sheets.files import target_of, whole_file
-from levers.studies.sheets.runs import block_numbers, sheet_columns, trial_codes
+from levers.studies.sheets.runs import sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState
 
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from levers.studies.study import Study
 
 
-def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFrame:
-    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times.
-
-    Blocks are those of the design; with `as_in_sheets`, those that run sheets have, which follow the block size.
-    """
+def trials_frame(state: StudyState) -> pl.DataFrame:
+    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
     table, n = state.trials, state.trials.n_trials
     blocks = table.block[:n]
     codes, outcome = trial_codes(state, np.arange(n)), trial_outcomes(state, np.arange(n))
@@ -37,7 +34,7 @@ def trials_frame(state: StudyState, *, as_in_sheets: bool = False) -> pl.DataFra
     never = table.lease[:n] < 0
     columns: dict[str, pl.Series] = {
         "trial": pl.Series(np.arange(n)),
-        "block": pl.Series(block_numbers(state, np.arange(n)) if as_in_sheets else blocks + 1),
+        "block": pl.Series(state.block_numbers(np.arange(n))),
         "stage": pl.Series(stages[blocks], dtype=pl.String),
         "state": pl.Series(names[table.state[:n]], dtype=pl.String),
     }
@@ -100,7 +97,7 @@ def export_trials(study: "Study", path: str | os.PathLike[str]) -> None:
     state = study.frozen()  # others may write meanwhile
     if Path(path).suffix.lower() == ".parquet":
         with whole_file(Path(path), SheetError) as file:
-            trials_frame(state, as_in_sheets=True).write_parquet(file)
+            trials_frame(state).write_parquet(file)
         return
     states = state.trials.state[: state.trials.n_trials]
     which = np.flatnonzero(states != TrialState.WAITING)

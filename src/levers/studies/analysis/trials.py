@@ -10,7 +10,6 @@ from levers.errors import InvalidSettingError
 from levers.studies.analysis.tables import trial_outcomes
 from levers.studies.events import Numbers
 from levers.studies.sheets.cells import level_texts
-from levers.studies.sheets.runs import block_numbers
 from levers.studies.state import StudyState, TrialState
 
 COLUMNS = ("trial", "block", "stage", "state", "outcome", "worker", "asked_at", "told_at")
@@ -70,7 +69,7 @@ def _fits(state: StudyState, wanted: TrialFilter) -> NDArray[np.bool_]:
     else:
         raise InvalidSettingError(f"there is no state {wanted.state[:60]!r}; there are {', '.join(STATES)}")
     if wanted.block is not None:
-        fits &= block_numbers(state, np.arange(n)) == wanted.block
+        fits &= state.block_numbers(np.arange(n)) == wanted.block
     if wanted.worker is not None:
         theirs = np.array([lease.worker == wanted.worker for lease in state.leases] + [False])
         fits &= theirs[table.lease[:n]]  # a trial that was never handed out has lease -1, the last entry
@@ -102,7 +101,7 @@ def _sort_key(state: StudyState, sort: str, found: Numbers) -> tuple[Column, NDA
         stages = np.unique([block.batch.stage for block in state.blocks], return_inverse=True)[1].ravel()
         return stages[table.block[found]].astype(np.int64), none_missing
     if sort in ("block", "state"):
-        whole = block_numbers(state, found) if sort == "block" else table.state[found].astype(np.int64)
+        whole = state.block_numbers(found) if sort == "block" else table.state[found].astype(np.int64)
         return whole, none_missing
     if sort == "outcome":
         values = trial_outcomes(state, found)

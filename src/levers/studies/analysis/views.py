@@ -16,6 +16,7 @@ from levers.errors import NoSuchTrialError
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
+from levers.studies.sheets.cells import level_text
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.transitions import with_excluded
 
@@ -25,7 +26,7 @@ MANY_RUNS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Runs still to go: in the block under way, likely, and in the worst case (None when there is no telling yet)."""
+    """Runs still to go: in the round under way, likely, and in the worst case (None when there is no telling yet)."""
 
     now: int
     likely: int | None
@@ -33,12 +34,12 @@ class Forecast:
 
     def __str__(self) -> str:
         if self.likely is None or self.worst_case is None:
-            return f"{self.now} runs to go in this block, then more"
+            return f"{self.now} runs to go in this round, then more"
         if not self.worst_case:
             return "no runs to go"
         if self.likely >= self.worst_case:
-            return f"{self.likely} runs to go; {self.now} in this block"
-        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this block"
+            return f"{self.likely} runs to go; {self.now} in this round"
+        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this round"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def trial(state: StudyState, number: int) -> Trial:
     return Trial(
         number,
         state.spec.assignment(found.batch.codes[row]),
-        block,
+        int(state.block_numbers(np.array([number]))[0]) - 1,
         found.batch.stage,
         now,
         value=float(found.values[row]) if complete else left_out.get(number),
@@ -295,8 +296,9 @@ def _without(state: StudyState) -> Remark:
     text = f"leaves out {listed}"
     if found is not None:
         same = found.assignment.codes == _final(state).assignment.codes
-        other = "the same setting" if same else str(dict(state.spec.assignment(found.assignment.codes)))
-        text += f"; with them it would be {other}, {found.promise}"
+        levels = state.spec.assignment(found.assignment.codes).items()
+        other = "the same setting" if same else ", ".join(f"{name}={level_text(level)}" for name, level in levels)
+        text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {found.promise}"
     return Remark("excluded", text, trials=which)
 
 

@@ -210,7 +210,7 @@ def sheet_columns(
     study: str | None = None,
 ) -> SheetColumns:
     """The columns of a sheet of some trials, with the stamp of the study of that name."""
-    blocks, codes = block_numbers(state, trials), trial_codes(state, trials)
+    blocks, codes = state.block_numbers(trials), trial_codes(state, trials)
     stamp = None if study is None else study_stamp(study, state)
     return SheetColumns(trials=trials, blocks=blocks, codes=codes, outcomes=outcomes, states=states, study=stamp)
 
@@ -224,12 +224,6 @@ def trial_codes(state: StudyState, trials: Numbers) -> Codes:
         inner = state.blocks[i].batch.codes[state.trials.row[trials[here]]]
         codes[here] = state.spec.expand(inner)
     return codes
-
-
-def block_numbers(state: StudyState, trials: Numbers) -> Numbers:
-    """What people see as a trial's block, from 1: of the study's block_size if it has one, else of its design."""
-    size = state.spec.block_size
-    return 1 + (state.trials.block[trials].astype(np.int64) if size is None else trials // size)
 
 
 def _wrong_settings(state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:

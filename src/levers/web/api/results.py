@@ -30,7 +30,7 @@ def effects(request: Request, name: Name) -> Response:
 
 @of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
 def forecast(request: Request, name: Name) -> Response:
-    """In the block under way, likely, and in the worst case."""
+    """In the round under way, likely, and in the worst case."""
     return answer(views.forecast(study_of(request, name, "read").frozen()))
 
 
@@ -138,8 +138,9 @@ class Diagnostics(Shape):
 def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
+    outlying = {trial for doubt in views.doubts(state) for trial in doubt.trials}  # which would look like interactions
     with service_of(request).slowly():
-        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state)
+        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
     tested, suspected = (
         [PairShape.read(one, first=found.names[one.first], second=found.names[one.second]) for one in checks]
         for checks in (found.checks[:_MOST_PAIRS], found.suspects)

@@ -76,7 +76,7 @@ class Imported(Shape):
 
 @of_study(router.post, "ask", "ask", "Get runs to make", Trials, responses=_ASK)
 def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = None) -> Response:
-    """Up to `n` runs. Fewer, or none, when the rest of the block is with others or the study is finished."""
+    """Up to `n` runs. Fewer, or none, when the rest of the round is with others or the study is finished."""
 
     def act(study: Study) -> Trials:
         return Trials.of(study.ask(body.n, worker=body.worker, lease=body.lease))

@@ -236,7 +236,7 @@ class Finish(Wire):
 class GoOn(Wire):
     """How many more runs are wanted after the end; null for as many as the algorithm likes."""
 
-    n_runs: Count | None = None
+    n_runs: Annotated[int, Field(ge=1, le=MOST_ROWS), Whole] | None = None
     reason: Text = ""
 
 
@@ -323,7 +323,7 @@ class TrialShape(Shape):
     """One run: what to set, and what came of it."""
 
     trial: int
-    block: int = Field(description="The block of the design, from 1.")
+    block: int = Field(description="Runs made together, from 1: `block_size` of them, or a round where it has none.")
     stage: str
     state: State
     params: Params

@@ -62,7 +62,7 @@ def list_studies(request: Request, offset: Offset = 0, limit: Limit = 50) -> Res
 
 @operation(router.post, "/studies", "createStudy", "Begin a study", StudyShape, status_code=201, responses=_CREATED)
 def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None) -> Response:
-    """Its first block of runs is designed and kept before this returns."""
+    """Its first round of runs is designed and kept before this returns."""
     service = service_of(request)
     who = service.allow(request, "admin").who
     settings = body.settings()

@@ -10,7 +10,7 @@ from levers.errors import NoSuchStudyError
 from levers.web.cache import ViewCache
 from levers.web.demo import Demos
 from levers.web.errors import Problem
-from levers.web.pages import files, new_study, runs, site, studies, study, trials, verdict
+from levers.web.pages import course, files, new_study, runs, site, studies, study, trials, verdict
 from levers.web.pages.site import here, is_quiet, page, service_of, visitor
 from levers.web.security import name_of, routed
 
@@ -32,7 +32,7 @@ def add_pages(app: FastAPI) -> None:
     service = app.state.service
     app.state.view_cache, app.state.demos = ViewCache(), Demos(service)
     # `new_study` before `study`: /studies/new is the form, unless a study has that name
-    for module in (site, studies, new_study, files, runs, trials, verdict, study):
+    for module in (site, studies, new_study, files, runs, course, trials, verdict, study):
         app.include_router(module.router)
 
 

@@ -49,11 +49,17 @@ def _handed_out(study: Study, n: int, wanted: int) -> str:
     if n == wanted:
         return several(n, "run is out", "runs are out") + ". Make them in the order given: it is random on purpose."
     if n:
-        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this block."
+        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this round."
     if study.is_finished:
-        return "The study is finished; there are no runs to make."
+        return f"There are no runs to make. {_ended(study)}"
     out = study.status().n_running
     return f"Nothing to hand out: {several(out, 'run is', 'runs are')} out, and what comes next depends on them."
+
+
+def _ended(study: Study) -> str:
+    if study.is_held:
+        return "Outcomes contradict the answer: see what is in doubt, and say how the study goes on."
+    return "The study is finished: there is a verdict."
 
 
 @router.post("/studies/{name}/tell")
@@ -73,7 +79,7 @@ def tell(request: Request, name: str, form: Posted) -> Response:
     saved, problems = take(study, chosen, comma=has_comma(typed.values()), insisted=insisted)
     said = f"{several(len(saved), 'outcome', 'outcomes')} saved." if saved else "Nothing was stored."
     if study.is_finished:
-        said += " The study is finished: there is a verdict."
+        said += f" {_ended(study)}"
     n_asked = sum(found.asked for found in problems.values())
     if n_asked:
         said += f" {several(n_asked, 'outcome is', 'outcomes are')} far from what was expected, and not stored."

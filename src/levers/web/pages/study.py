@@ -19,6 +19,7 @@ from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
 from levers.web.errors import RefusedError, lines_of, status_of
+from levers.web.pages.doubts import check_rows, doubts_of
 from levers.web.pages.filters import count, number, percent
 from levers.web.pages.site import fragment, is_quiet, page, part, service_of
 from levers.web.security import address, name_of
@@ -43,18 +44,20 @@ class Headline:
     def __init__(self, view: StudyView) -> None:
         status, best = view.status, view.best
         self.finished, self.status, self.best = view.is_finished, status, best
-        self.word = "Stop: there is a verdict" if self.finished else "Go on"
+        self.held = view.state.is_held
+        self.css = "doubt" if status.doubts else "finished" if self.finished else "running"
+        self.word = _word(status)
         self.runs = several(status.n_complete, "run", "runs") + (" made" if self.finished else " so far")
         if status.n_past:
             self.runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
         self.to_go = "no runs to go" if self.finished else _to_go(status.to_go)
-        self.action = _action(status, self.finished)
+        self.action = _action(status)
         lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
         self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
         self.within = self.expected = self.gain = ""
         if best is not None:
             within = None if best.within is None else number(best.within)
-            self.within = promise(within, percent(1 - view.state.spec.failure_prob), self.finished)
+            self.within = promise(within, percent(1 - view.state.spec.failure_prob), self.finished, bool(status.doubts))
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
         if best is not None and best.gain is not None:
@@ -69,20 +72,33 @@ class Headline:
 
 def _to_go(to_go: Forecast) -> str:
     if to_go.worst_case is None:
-        return f"{count(to_go.now)} to go in this block, then more"
+        return f"{count(to_go.now)} to go in this round, then more"
     if to_go.likely is None:
-        return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this block"
+        return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this round"
     if to_go.now >= to_go.worst_case:
-        return f"{count(to_go.now)} to go, all in this block"
+        return f"{count(to_go.now)} to go, all in this round"
     if to_go.likely >= to_go.worst_case:
-        return f"{count(to_go.likely)} to go, {count(to_go.now)} in this block"
+        return f"{count(to_go.likely)} to go, {count(to_go.now)} in this round"
     likely, worst = count(to_go.likely), count(to_go.worst_case)
-    return f"about {likely} to go, {worst} in the worst case; {count(to_go.now)} in this block"
+    return f"about {likely} to go, {worst} in the worst case; {count(to_go.now)} in this round"
 
 
-def _action(status: Status, finished: bool) -> str:
-    if finished:
-        return "Read the verdict, and set the levers as it says."
+def _word(status: Status) -> str:
+    """What to do, in a few words: whatever speaks against the outcomes comes first."""
+    if status.state == "in doubt":
+        return "Wait: outcomes contradict the answer"
+    if status.state == "finished":
+        return "Ended, and in doubt" if status.doubts else "Stop: there is a verdict"
+    return "Look first: something does not fit" if status.doubts else "Go on"
+
+
+def _action(status: Status) -> str:
+    if status.state == "in doubt":
+        return "It is not finished on this. Say how it goes on: see the doubts."
+    if status.state == "finished":
+        return "Read the verdict" + (
+            " with its doubts, before anything is set." if status.doubts else ", and set the levers as it says."
+        )
     if status.n_running:
         ready = "Enter the outcome of the run that is out"
         if status.n_running > 1:
@@ -212,6 +228,7 @@ def context(view: StudyView) -> dict[str, Any]:
         "seq": view.seq,
         "spec": view.state.spec,
         "headline": Headline.of(view),
+        "doubts": doubts_of(view),
         "most_rows": MOST_TABLE_ROWS,
     }
 
@@ -240,6 +257,9 @@ def panels_of(view: StudyView, runs: OpenRuns, fields: Mapping[str, str] | None 
         "charts": charts_of(view, CHARTS),
         "corrections": view.state.corrections[-MOST_CORRECTIONS:][::-1],
         "n_corrections": len(view.state.corrections),
+        "exclusions": view.state.exclusions[-MOST_CORRECTIONS:][::-1],
+        "n_exclusions": len(view.state.exclusions),
+        "can_end": view.state.spec.solver.finishes_early,
         "fields": fields or {},
         **context(view),
     }
@@ -260,6 +280,7 @@ def checks(request: Request, name: str, part_only: bool = False) -> Response:
     with service_of(request).slowly():
         found = view.additivity
         shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
+        shown["rows"] = check_rows(view)
         given: dict[str, Any] = {**shown, **context(view)}
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))

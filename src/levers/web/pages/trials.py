@@ -9,8 +9,8 @@ from levers.charts.view import StudyView
 from levers.studies.analysis import views
 from levers.studies.analysis.trials import HANDED_OUT, STATES, TrialFilter, find_trials
 from levers.studies.events import numbers
+from levers.studies.outcomes import is_correctable
 from levers.studies.sheets.cells import level_texts
-from levers.studies.sheets.runs import block_numbers
 from levers.web.cache import who_told
 from levers.web.pages.site import page
 from levers.web.pages.study import became, context, opened
@@ -55,7 +55,8 @@ def trials_page(
     given |= {"at": at, "n_pages": n_pages, "size": size, "sizes": SIZES}
     given |= {"n_found": len(found), "first": (at - 1) * size + 1, "rows": list(views.trials(view.state, shown))}
     given |= {"names": space.names[:MOST_COLUMNS], "n_factors": space.n_factors}
-    given["blocks"] = block_numbers(view.state, shown).tolist()
+    given["blocks"] = view.state.block_numbers(shown).tolist()
+    given["excluded"] = {one.trial: one for one in view.state.exclusions}
     given["levels"] = () if chosen is None else level_texts(chosen)[:MOST_OPTIONS]
     return page(request, "trials.html", **given, **context(view))
 
@@ -71,6 +72,8 @@ def trial_page(request: Request, name: str, number: int) -> Response:
     trial = views.trial(view.state, number)
     teller = who_told(study, view.state, [number]).get(number)
     given: dict[str, Any] = {"trial": trial, "became": became(trial, teller)}
-    given["block"] = int(block_numbers(view.state, numbers([number]))[0])
+    given["block"] = int(view.state.block_numbers(numbers([number]))[0])
+    given["excluded"] = next((one for one in view.state.exclusions if one.trial == number), None)
+    given["correctable"] = is_correctable(view.state, number)
     given["corrections"] = [c for c in view.state.corrections if c.trial == number]
     return page(request, "trial.html", **given, **context(view))

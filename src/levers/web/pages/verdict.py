@@ -34,15 +34,17 @@ def report(view: StudyView) -> dict[str, Any]:
     matter = set(found.parents or ()) if found is not None else set()
     nothing = found is None or found.tolerance is None
     certificate = "none" if found is None or nothing else found.certificate or "none"
+    in_doubt = found is not None and bool(found.doubts)
+    said = "in doubt" if in_doubt else CERTIFICATES.get(certificate, certificate)  # nothing is proven beside a doubt
     noise = "-" if found is None else found.noise or "-"
     if nothing and view.state.spec.noise_sd is None:
         noise = "not known"  # no run was left to estimate it from
     factors, ruled_out = view.state.spec.inner.factors, view.state.progress.eliminations[:MOST_LEVELS]
-    guarantee = [] if found is None or nothing else [found.guarantee]
+    guarantee = [] if found is None or nothing or in_doubt else [found.guarantee]
     return {
         "verdict": found,
         "sure": None if found is None else 1 - found.failure_prob,
-        "certificate": CERTIFICATES.get(certificate, certificate),
+        "certificate": said,
         # doubts have a place of their own on the page
         "provisos": [] if found is None else [*guarantee, *(proviso.text for proviso in found.provisos)],
         "noise": noise,
@@ -57,6 +59,7 @@ def report(view: StudyView) -> dict[str, Any]:
         "stages": [] if found is None else [(stage, n) for stage, n in found.runs_by_stage if stage != BLOCK],
         "blocks": [] if found is None else found.blocks,
         "corrections": view.state.corrections[-50:],
+        "exclusions": view.state.exclusions[-50:],
     }
 
 
