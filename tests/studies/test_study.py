@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import levers
-from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.pooled_state import PooledState
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.codec import to_json
 from levers.core.designs.design import Design
 from levers.core.space import Level

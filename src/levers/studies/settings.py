@@ -52,6 +52,7 @@ SETTINGS = (
     Setting("max_parents", "count", "the number of factors that matter", "At most so many factors matter."),
     Setting("min_effect", "positive", "the least effect", "A factor that matters moves the outcome so much."),
     Setting("budget", "count", "the budget", "Runs available, from 2 up, instead of a tolerance."),
+    Setting("max_runs", "count", "the most runs", "At most so many runs, beside a tolerance.", faces=_STUDY),
     Setting(
         "aim",
         "choice",
@@ -72,7 +73,9 @@ SETTINGS = (
     Setting("forbidden", "combinations", "what is forbidden", "Levels that cannot be run together.", (), (), _STUDY),
     Setting("merged", "groups", "what is merged", "Levers that influence each other, studied as one.", (), (), _STUDY),
     Setting("seed", "whole", "the seed", "Same seed, same design.", faces=_STUDY),
-    Setting("block_size", "count", "the block size", "Runs that are made together, on one sheet.", faces=_STUDY),
+    Setting(
+        "block_size", "count", "the block size", "Runs that are made together: on a day, on one sheet.", faces=_STUDY
+    ),
     Setting(
         "certificate",
         "choice",

@@ -9,6 +9,8 @@ AIMS = (CERTIFY, BEST)
 """What the next runs serve: the smallest tolerance that can be certified, or the setting recommended at the end."""
 POOLED_RULES, SPARSE_RULES = 3, 4
 """The same of studies whose answer comes from all their runs, and of those that find few parents among many factors."""
+DAY_RULES = 5
+"""The same as pooled studies, whose rounds are made of days with constants of their own."""
 NOISES = ("gaussian", "subgaussian")
 WHOLE_BLOCK = 2**40
 """A batch size for studies: they hand out runs one by one, so a block may as well be planned at once."""
