@@ -1,5 +1,6 @@
 """Studies in days: whole days, a constant for each, and at most so many runs."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,14 +159,33 @@ def test_days_too_short_for_a_constant_are_full_all_the_same() -> None:
 def test_studies_begun_before_days_go_on_as_they_were() -> None:
     """A day was a number of runs handed out together, and nothing else."""
     before, now = cfs_of(), cfs_of(block_size=8)
-    state = before.start()
-    assert state.rules == POOLED_RULES
+    state = replace(before.start(), rules=POOLED_RULES)
     one, other = (cfs.ask(state, np.random.default_rng(0)) for cfs in (before, now))
     assert isinstance(one, Batch)
     assert isinstance(other, Batch)
     assert np.array_equal(one.codes, other.codes)
     y = WORLD.sample(one.codes, np.random.default_rng(0)).outcomes
     assert to_json(before.tell(state, one, y)) == to_json(now.tell(state, one, y))
+    long = replace(state, target=500)
+    assert before.block_lengths(long, 500) == (500,)
+    assert len(before.block_lengths(before.start(), 500)) > 5
+
+
+def test_drift_does_little_harm_to_long_rounds_without_days() -> None:
+    """Parts of a long round have constants of their own, though nobody said what is made together."""
+    world = additive_world([[0.0, 0.0]] * 3)
+    cfs, runs = cfs_of(world, tolerance=0.15), list[list[int]]()
+    for drift in (0.0, 1.0):
+        state, rng, told = cfs.start(), np.random.default_rng(1), 0
+        runs.append([])
+        while isinstance(step := cfs.ask(state, rng), Batch):
+            y = world.sample(step.codes, np.random.default_rng(told)).outcomes
+            state = cfs.tell(state, step, y + drift * (told + np.arange(step.n_runs)) / 100)
+            told += step.n_runs
+            runs[-1].append(step.n_runs)
+        assert np.sqrt(state.fit.residual_square / state.fit.residual_dof) < 1.07
+        assert state.pooled.n_blocks > len(state.blocks) + 2
+    assert runs[0] == runs[1]
 
 
 def test_a_study_hands_its_block_size_to_the_solver() -> None:

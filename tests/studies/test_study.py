@@ -616,7 +616,7 @@ class TestFoundInReview:
         study = new()
         study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
         verdict = finish(study).verdict()
-        with pytest.raises(InvalidSettingError, match="imported or corrected"):
+        with pytest.raises(InvalidSettingError, match="imported, corrected"):
             levers.verify(verdict, [0.0] * verdict.n_runs)
 
     def test_an_event_that_is_not_known_is_named(self) -> None:

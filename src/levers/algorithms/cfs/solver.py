@@ -11,7 +11,7 @@ from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, DAY_RULES, NOISES
+from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES, POOLED_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.two_stage import TwoStage
@@ -93,22 +93,22 @@ class Cfs(Algorithm):
     @cached_property
     def pooled(self) -> Pooled:
         """The rules that choose the leaders of all runs."""
-        return replace(self.pooled_before, block_size=self.block_size)
+        return Pooled(
+            self.problem,
+            max_parents=self.max_parents,
+            budget=self.budget,
+            batch_size=self.batch_size,
+            most_cells=self.most_cells,
+            parts=self.parts,
+            aim=self.aim or (BEST if self.budget is not None else CERTIFY),
+            max_runs=self.max_runs,
+            block_size=self.block_size,
+        )
 
     @cached_property
     def pooled_before(self) -> Pooled:
         """The same of studies that were begun when a day was only a number of runs handed out together."""
-        aim = self.aim or (BEST if self.budget is not None else CERTIFY)
-        return Pooled(
-            self.problem,
-            self.max_parents,
-            self.budget,
-            self.batch_size,
-            self.most_cells,
-            self.parts,
-            aim,
-            self.max_runs,
-        )
+        return replace(self.pooled, block_size=None, rules=POOLED_RULES)
 
     @cached_property
     def sparse(self) -> Sparse:
@@ -155,7 +155,7 @@ class Cfs(Algorithm):
         if isinstance(state, SparseState):
             return self.sparse
         if isinstance(state, PooledState):
-            return self.pooled if state.rules == DAY_RULES else self.pooled_before
+            return self.pooled_before if state.rules == POOLED_RULES else self.pooled
         return self.two_stage
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:

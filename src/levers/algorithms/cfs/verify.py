@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import astuple, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -55,8 +56,9 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
             "this verdict rests on imported, corrected or interrupted runs, whose designs do not follow from seeds"
         )
     y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
-    rules: dict[int, Any] = {RULES: TwoStage, POOLED_RULES: Pooled, SPARSE_RULES: Sparse, DAY_RULES: Pooled}
-    cfs = rules[verdict.rules](verdict.problem, **dict(verdict.options))
+    rules: dict[int, Any] = {RULES: TwoStage, SPARSE_RULES: Sparse}
+    pooled = partial(Pooled, rules=verdict.rules)
+    cfs = rules.get(verdict.rules, pooled)(verdict.problem, **dict(verdict.options))
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs

@@ -1,7 +1,7 @@
 """Rows of a round divided into days (or sheets, or plates), so that each is balanced as well as it can be.
 
 A day has a constant of its own in the fit. What is equally often in every day loses nothing by that, and what happens
-to a whole day does no harm.
+to a whole day does no harm. Long rounds without days are divided into parts the same way.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ LEAST_DAY = 4
 """Runs of the shortest day that has a constant of its own: in shorter ones it would cost most of what they say."""
 MOST_AT_ONCE = 400
 """Rows that are divided together: a longer round is cut into parts of about so many first."""
+MOST_PARTS = 64
+"""Parts that a long round without days is divided into, at most."""
 _SWEEPS = 6
 """How often all rows are gone through in search of a better day, at most."""
 _STARTS = 3
@@ -46,6 +48,16 @@ def day_lengths(n_runs: int, size: int | None) -> tuple[int, ...]:
     return tuple(lengths)
 
 
+def part_lengths(n_runs: int, least: int) -> tuple[int, ...]:
+    """Parts of a long round, of at least so many runs, as equal as can be; not very many of them.
+
+    >>> part_lengths(100, 48), part_lengths(90, 48), part_lengths(0, 48)
+    ((50, 50), (90,), ())
+    """
+    n_parts = max(min(n_runs // least, MOST_PARTS), 1)
+    return tuple((n_runs + i) // n_parts for i in range(n_parts)) if n_runs else ()
+
+
 def divided_rows(
     rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -73,6 +85,8 @@ def divided_rows(
 def _divided_part(
     rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator
 ) -> NDArray[np.int64]:
+    if len(lengths) == 1:
+        return rng.permutation(len(rows))
     n, starts = len(rows), offsets(sizes)[:-1]
     places = rows + starts
     level = np.bincount(places.ravel(), minlength=sum(sizes))
@@ -80,11 +94,10 @@ def _divided_part(
     np.put_along_axis(used, places, 1.0, axis=1)
     used, share = used[:, level > 0], level[level > 0] / n
     length = np.asarray(lengths, dtype=np.float64)
-    day = rng.permutation(np.repeat(np.arange(len(length)), lengths))
-    if len(length) > 1:
-        starting = [day, *(rng.permutation(day) for _ in range(_STARTS - 1 if n <= _FEW_ROWS else 0))]
-        costs = [_improve(start, used, share, length, rng) for start in starting]
-        day = starting[int(np.argmin(costs))]
+    days = np.repeat(np.arange(len(length)), lengths)
+    starting = [rng.permutation(days) for _ in range(_STARTS if n <= _FEW_ROWS else 1)]
+    costs = [_improve(start, used, share, length, rng) for start in starting]
+    day = starting[int(np.argmin(costs))]
     return np.lexsort((rng.random(n), day))
 
 

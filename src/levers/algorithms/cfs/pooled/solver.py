@@ -36,7 +36,7 @@ from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, DAY_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
 from levers.core.designs.build import extending_design, largest_design
-from levers.core.designs.days import LEAST_DAY, day_lengths
+from levers.core.designs.days import LEAST_DAY, day_lengths, part_lengths
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.elimination import Elimination
@@ -69,7 +69,8 @@ class Pooled(Algorithm):
 
     `parts` says what the levels of factors are made of that forbidden combinations tie together. With `max_runs` a
     study that has not certified its tolerance by then ends with what it has. `block_size` runs are made together, on a
-    day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be.
+    day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. `rules`
+    are those of the version that began the study.
 
     >>> from levers import Problem, Space
     >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -91,6 +92,7 @@ class Pooled(Algorithm):
     aim: str = CERTIFY
     max_runs: int | None = None
     block_size: int | None = None
+    rules: int = DAY_RULES
 
     def __post_init__(self) -> None:
         self.check_max_parents(self.max_parents)
@@ -182,12 +184,19 @@ class Pooled(Algorithm):
             block=Moments.empty(self.choices.sizes),
             noise_bound=self.problem.noise_sd,
             noise_sd=self.problem.noise_sd,
-            rules=DAY_RULES if self.block_size is not None else POOLED_RULES,
+            rules=self.rules,
         )
 
     def block_lengths(self, state: PooledState, n_runs: int) -> tuple[int, ...]:
-        """How long the days of a round are that have constants of their own, in the order of its rows."""
-        return day_lengths(n_runs, self.block_size)
+        """How long the parts of a round are that have constants of their own, in the order of its rows.
+
+        They are days, or parts of a long round whose constants cost next to nothing, so that drift does little harm.
+        """
+        if self.block_size is not None:
+            return day_lengths(n_runs, self.block_size)
+        if self.rules == POOLED_RULES or self.aim == BEST:
+            return (n_runs,)
+        return part_lengths(n_runs, max(settings.LEAST_PART, math.ceil(settings.PART * self.choices.n_parameters)))
 
     @property
     def _has_constants(self) -> bool:
@@ -312,7 +321,7 @@ class Pooled(Algorithm):
         rows = np.asarray(codes, dtype=np.int16)
         y = self.accept(Batch(rows, stage), outcomes)
         state = replace(state, charged=state.charged or state.stopped)
-        if stage == PAST or self.block_size is None:
+        if stage == PAST or self.rules == POOLED_RULES:
             steps, block = state.steps.add(y), Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
             record = BlockRecord(stage, len(y), 0, "as run", 0.0, rows_digest(rows))
             pooled = state.pooled.add(block, steps)
@@ -648,7 +657,7 @@ class Pooled(Algorithm):
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
-        unset = {name for name in _LATER_OPTIONS if getattr(self, name) is None}  # verdicts of before have none
+        unset = {"rules", *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
         named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
         options = tuple((name, getattr(self, name)) for name in named)
         evidence, best = self.evidence(state), self.aim == BEST
