@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares
-from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.pooled_state import PooledState
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.algorithms.cfs.verify import verify

@@ -8,7 +8,7 @@ import pytest
 
 from harness.hard_worlds import additive_world
 from levers.algorithms.base import PAST, Batch, Problem, Verdict
-from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.modl import Modl

@@ -6,7 +6,7 @@ import pytest
 
 import levers
 from harness.hard_worlds import additive_world
-from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.errors import InvalidSettingError

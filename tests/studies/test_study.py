@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import levers
-from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.pooled_state import PooledState
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.codec import to_json
 from levers.core.designs.design import Design
 from levers.core.space import Level
@@ -665,7 +665,7 @@ class TestFoundInReview:
         study = new()
         study.import_arrays([[0, 0, 0], [1, 2, 1]], [1.0, 2.0], "x")
         verdict = finish(study).verdict()
-        with pytest.raises(InvalidSettingError, match="imported or corrected"):
+        with pytest.raises(InvalidSettingError, match="imported, corrected"):
             levers.verify(verdict, [0.0] * verdict.n_runs)
 
     def test_an_event_that_is_not_known_is_named(self) -> None:

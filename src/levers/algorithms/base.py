@@ -256,32 +256,47 @@ class Algorithm(ABC):
         """Like `tell`, for a whole batch whose rows were stored when it was asked for, perhaps by an older version."""
         return self.tell(state, batch, outcomes)
 
-    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str) -> Any:
-        """The state with runs added that were made, but not asked for. See `absorbs_runs`."""
+    def block_lengths(self, state: Any, n_runs: int) -> tuple[int, ...]:
+        """How many rows of a round of so many runs belong to each of its blocks, such as days, in order.
+
+        A block has a constant of its own in fits.
+        """
+        return (n_runs,)
+
+    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None) -> Any:
+        """The state with runs added that were made, but not asked for. See `absorbs_runs`.
+
+        `order` says which rows of their round they were, where some of it are missing.
+        """
         return state
 
     def interim(self, state: Any) -> Verdict | None:
         """The verdict if the study ended now; None when nothing can be said yet. See `certifies_early`."""
         return None
 
-    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
-        """The state at a look inside a block, of which these runs were told; None where no look is planned there.
+    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
+        """The state at a look inside a round, of which these runs were told; None where no look is planned there.
 
-        It is for `interim` and `fitted` only: the block goes on.
+        It is for `interim` and `fitted` only: the round goes on. `order` says which rows of the round they are.
         """
         return None
 
-    def interim_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Verdict | None:
+    def interim_inside(
+        self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
+    ) -> Verdict | None:
         """What `interim` says at such a look."""
-        seen = self.look_inside(state, codes, outcomes)
+        seen = self.look_inside(state, codes, outcomes, order)
         return None if seen is None else self.interim(seen)
 
     def fitted(self, state: Any) -> Fitted | None:
         """The additive fit by which the leaders were chosen; None where there is none, or not yet."""
         return None
 
-    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
-        """The state at an end that somebody chose, with these runs of the block under way. See `finishes_early`."""
+    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
+        """The state at an end that somebody chose, with these runs of the round under way. See `finishes_early`.
+
+        `order` says which rows of the round they are, where they are not its first ones.
+        """
         raise InvalidSettingError(f"{self.name} cannot stop before its end; cfs can")
 
     def extend(self, state: Any, n_runs: int | None) -> Any:

@@ -55,6 +55,7 @@ class Client:
         max_parents: int | None = None,
         min_effect: float | None = None,
         budget: int | None = None,
+        max_runs: int | None = None,
         aim: str | None = None,
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),

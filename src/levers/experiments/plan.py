@@ -11,7 +11,7 @@ import numpy as np
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
-from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import CERTIFY, NOISES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl

@@ -9,7 +9,7 @@ import numpy as np
 
 from levers.algorithms.base import Batch, Problem, run_to_verdict
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.pooled import Pooled
+from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.core.model.level_index import Numbers
 from levers.core.space import Space
 

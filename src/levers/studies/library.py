@@ -99,6 +99,7 @@ def create_study(
     max_parents: int | None = None,
     min_effect: float | None = None,
     budget: int | None = None,
+    max_runs: int | None = None,
     aim: str | None = None,
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
@@ -115,12 +116,14 @@ def create_study(
 
     Give a `tolerance`, or a `budget` of 2 runs or more. What the runs of a budget serve is the `aim`: "best", the
     default, is the setting recommended at the end; "certify" is the smallest tolerance that can be promised, and what
-    a study with a tolerance does.
+    a study with a tolerance does. With `max_runs` beside a tolerance a study that has not reached it by then ends with
+    what it can promise.
 
     `storage` is None for memory, `sqlite:///levers.db` or `postgresql+psycopg://user@host/database`. `block_size` is
-    how many runs a sheet groups together and `ask` on the command line hands out at a time. `forbidden` lists
-    combinations that cannot be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each
-    other and are studied as one, as in `[["heat", "speed"]]`. Without a seed one is drawn and kept.
+    how many runs are made together, on a day or a sheet, and how many `ask` on the command line hands out at a time:
+    days are full, balanced as well as they can be, and compared inside only. `forbidden` lists combinations that cannot
+    be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each other and are studied as
+    one, as in `[["heat", "speed"]]`. Without a seed one is drawn and kept.
 
     `baseline` is the setting in place today, with a level of every lever: the verdict says what is gained over it, and
     to keep it where no gain is shown. A tolerance such as "5%" is of `baseline_outcome`, the outcome today.
@@ -131,7 +134,8 @@ def create_study(
     """
     check_name(name)
     levers = Space.of(space)
-    given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "aim": aim, **options}
+    given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "max_runs": max_runs, "aim": aim}
+    given |= options
     known = option_names(algorithm)
     chosen = {key: value for key, value in given.items() if value is not None or key in options}
     unknown = sorted(set(chosen) - set(known))

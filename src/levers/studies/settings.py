@@ -110,6 +110,15 @@ SETTINGS = (
         question=RUNS,
     ),
     Setting(
+        "max_runs",
+        "count",
+        "the most runs",
+        "At most so many runs, beside a tolerance; the study then ends with what it can promise.",
+        faces=_STUDY,
+        field="but in at most so many runs",
+        question=RUNS,
+    ),
+    Setting(
         "failure_prob",
         "probability",
         "the failure probability",

@@ -122,8 +122,11 @@ class StudySpec:
     @property
     def _solver_options(self) -> dict[str, Any]:
         extra = ALGORITHMS[check_known(self.algorithm)].study_options(self.inner.n_factors)
-        if any(self.parts) and "parts" in option_names(self.algorithm):
+        known = option_names(self.algorithm)
+        if any(self.parts) and "parts" in known:
             extra["parts"] = self.parts
+        if self.block_size is not None and "block_size" in known:
+            extra["block_size"] = self.block_size
         return {**dict(self.options), **extra}
 
     def choices(self, by_parts: bool) -> Choices:

@@ -120,6 +120,11 @@ class Block:
         """How many rows."""
         return len(self.values)
 
+    @property
+    def told_order(self) -> Numbers:
+        """Which rows have an outcome."""
+        return np.flatnonzero(~np.isnan(self.values))
+
     def told_rows(self) -> tuple[Codes, Values]:
         """The rows that have an outcome, as level positions, and their outcomes."""
         done = ~np.isnan(self.values)

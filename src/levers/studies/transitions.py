@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from levers.algorithms.base import PAST, Batch
+from levers.core.space import Codes
 from levers.studies.events import (
     Continued,
     Created,
@@ -18,6 +19,7 @@ from levers.studies.events import (
     Opened,
     Restated,
     Revised,
+    Values,
 )
 from levers.studies.spec import StudySpec
 from levers.studies.state import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState, TrialState
@@ -65,9 +67,11 @@ def _opening(spec: StudySpec, known: Any, block: int) -> list[Event]:
     return [Opened(step)] if isinstance(step, Batch) else []
 
 
-def _absorbed(spec: StudySpec, known: Any, codes: Any, values: Any, stage: str) -> Any:
-    """What is known with runs added that were made, but are not due."""
-    return spec.solver.absorb(known, codes, spec.sign * values, stage) if len(values) else known
+def _absorbed(
+    spec: StudySpec, known: Any, codes: Codes, values: Values, stage: str, order: Numbers | None = None
+) -> Any:
+    """What is known with runs added that were made, but are not due; `order` is which rows of their round they are."""
+    return spec.solver.absorb(known, codes, spec.sign * values, stage, order) if len(values) else known
 
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
@@ -94,7 +98,7 @@ def finishing(state: StudyState, reason: str) -> Finished:
         return Finished(None, reason)
     known = _with_past(state, state.known[-1], state.n_past_used)
     codes, values = block.told_rows()
-    return Finished(state.spec.solver.finish(known, codes, state.spec.sign * values), reason)
+    return Finished(state.spec.solver.finish(known, codes, state.spec.sign * values, block.told_order), reason)
 
 
 def continuing(state: StudyState, n_runs: int | None, reason: str) -> list[Event]:
@@ -119,7 +123,7 @@ def _afresh(state: StudyState, spec: StudySpec, n_blocks: int) -> Any:
         known = _absorbed(spec, known, spec.contract(past.codes), past.values, PAST)
     for block in state.blocks[:n_blocks]:
         if block.role != SET_ASIDE:
-            known = _absorbed(spec, known, *block.told_rows(), block.batch.stage)
+            known = _absorbed(spec, known, *block.told_rows(), block.batch.stage, block.told_order)
     return spec.solver.resume(known)
 
 
@@ -173,7 +177,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
         if role == AS_DESIGNED:
             known = _told(spec, known, block)
         elif role == AS_RUN:
-            known = _absorbed(spec, known, *block.told_rows(), KEPT)
+            known = _absorbed(spec, known, *block.told_rows(), KEPT, block.told_order)
         known = _with_past(
             state, known, state.past_used[i], state.past_used[i + 1] if i + 1 < len(state.past_used) else None
         )

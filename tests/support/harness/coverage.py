@@ -68,6 +68,9 @@ class Scenario:
     counted: str = AT_THE_END
     rules: type[Algorithm] = Cfs
     failure_prob: float = FAILURE_PROB
+    day_sd: float = 0.0
+    drift: float = 0.0
+    """What is added to outcomes: an effect of each day of eight runs, and so much in 100 runs."""
 
     def solver(self, world: World) -> Any:
         """The solver as it is set up for a world."""
@@ -78,6 +81,8 @@ class Scenario:
         """Whether the study with this seed loses more than it certifies, or names a factor without effect."""
         world = self.world(seed)
         solver = self.solver(world)
+        if self.day_sd or self.drift:
+            return _loses_more(world, _run_in_days(solver, world, seed, self.day_sd, self.drift))
         match self.counted:
             case "first look":
                 return _loses_more(world, next(_looks(solver, world, seed)))
@@ -110,6 +115,16 @@ def _looks(solver: Any, world: World, seed: int, at_end: bool = False) -> Iterat
         if verdict is not None and (at_end or not state.finished or not n_blocks):
             n_blocks = len(state.blocks)
             yield verdict
+
+
+def _run_in_days(solver: Any, world: World, seed: int, day_sd: float, drift: float) -> Verdict:
+    rng, state, n_runs = np.random.default_rng(seed), solver.start(), 0
+    effects = day_sd * np.random.default_rng([seed, 81]).normal(size=10_000)
+    while isinstance(step := solver.ask(state, rng), Batch):
+        run = n_runs + np.arange(step.n_runs)
+        y = world.sample(step.codes, rng).outcomes + effects[run // 8] + drift * run / 100
+        state, n_runs = solver.tell(state, step, y), n_runs + step.n_runs
+    return step
 
 
 def _stops(solver: Any, world: World, seed: int) -> Iterator[Verdict]:
@@ -165,7 +180,9 @@ def scenarios() -> list[Scenario]:
     """All scenarios, by name."""
     return [
         *_pooled(),
+        *_days(),
         *_looks_of_pooled(),
+        *_stops_of_pooled(),
         *_budgets(),
         *_unknown_noise(),
         *_discrete_outcomes(),
@@ -199,6 +216,49 @@ def _pooled() -> list[Scenario]:
         Scenario("mixed gaps", mixed_world),
         Scenario("eight runs at a time", always(slippage_world, 3, 3), {"batch_size": 8}),
     ]
+
+
+def _days() -> list[Scenario]:
+    """Days with effects of their own, and drift: one standard deviation of the noise, or one in 100 runs."""
+    days = {"block_size": 8}
+    return [
+        *(
+            Scenario(
+                f"day effects, K={k} m={m}, noise {word}",
+                always(slippage_world, k, m),
+                days,
+                known_noise=known,
+                day_sd=1.0,
+            )
+            for k, m in ((1, 2), (3, 3), (10, 2))
+            for word, known in (("known", True), ("unknown", False))
+        ),
+        Scenario("drift, days K=3 m=3", always(slippage_world, 3, 3), days, drift=1.0),
+        Scenario("drift, no days K=3 m=3", always(slippage_world, 3, 3), drift=1.0),
+        Scenario("day effects, early drops K=3", always(near_and_far_world, 3, 1, (9.0, 15.0, 25.0)), days, day_sd=1.0),
+        *(
+            Scenario(f"day effects, budget of 80, {aim}", budget_worlds((3, 3, 3), o, "equal"), o, None, day_sd=1.0)
+            for aim in ("certify", "best")
+            for o in ({"budget": 80, "aim": aim, **days},)
+        ),
+        Scenario("at most 60 runs K=3 m=3", always(slippage_world, 3, 3, None, 1.6), {"max_runs": 60}),
+        Scenario("at most 40 runs K=1 m=4", always(slippage_world, 1, 4, None, 1.5), {"max_runs": 40}),
+    ]
+
+
+def _stops_of_pooled() -> list[Scenario]:
+    """Stopped after any run by somebody who sees data and truth: gaps that are resolved before the end."""
+    small: tuple[int, ...] = (3, 3, 3)
+    found = [
+        Scenario(f"stopped anywhere, gaps x {f} K={k} m={m}", always(slippage_world, k, m, None, f), counted=ANY_STOP)
+        for k, m, f in ((1, 2, 1.5), (1, 4, 1.5), (3, 3, 1.5))
+    ]
+    for n, aim, known in ((20, "certify", True), (20, "certify", False), (80, "best", True)):
+        options = {"budget": n, "aim": aim}
+        worlds = budget_worlds(small, options, "equal", stretch=1.5)
+        name = f"stopped anywhere, budget of {n}, {aim}, noise {'known' if known else 'unknown'}"
+        found.append(Scenario(name, worlds, options, None, known_noise=known, counted=ANY_STOP))
+    return found
 
 
 def _looks_of_pooled() -> list[Scenario]:

@@ -9,6 +9,8 @@ AIMS = (CERTIFY, BEST)
 """What the next runs serve: the smallest tolerance that can be certified, or the setting recommended at the end."""
 POOLED_RULES, SPARSE_RULES = 3, 4
 """The same of studies whose answer comes from all their runs, and of those that find few parents among many factors."""
+DAY_RULES = 5
+"""Pooled studies whose rounds are divided into days, or parts, with constants of their own."""
 NOISES = ("gaussian", "subgaussian")
 WHOLE_BLOCK = 2**40
 """A batch size for studies: they hand out runs one by one, so a block may as well be planned at once."""
@@ -41,6 +43,7 @@ POOLED_GROWTH = 0.35  # a later block has at least this share of the runs so far
 POOLED_NEXT = 1.0  # and so many runs per parameter still open
 NEARLY_ALL = 0.65  # a block that would be more than this share of what is still needed is all of it
 SPARE = 1.01  # times what is still needed, so that a last block is seldom followed by a very short one
+LEAST_PART, PART = 48, 2.0  # runs of the parts of a long round, at least; and so many per parameter
 LEAST_BLOCK = 4  # runs of a block, at least
 CLOSE_ENOUGH = 0.02  # how far below the failure probability, on the log scale, an accepted bound may end
 CLOSELY_COUPLED = 2.5  # runs per open parameter below which the coupling of factors is measured
@@ -50,7 +53,7 @@ FIRST_TO_BEST = 1.0  # runs per parameter of the first block of a study that aim
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
-EVERY_LOOK = 2.3  # what a certificate that may be read at every look divides its failure probability by
+EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by
 POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by
 NOISE_MARGIN = 5.0  # an estimated variance is taken to be larger by exp(this / degrees of freedom)
 

@@ -1,6 +1,6 @@
 """Certified factorial selection (CFS), the default: what a user sets, and under which rules a study goes on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.pooled_state import PooledState
-from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES, POOLED_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.two_stage import TwoStage
@@ -31,7 +31,9 @@ class Cfs(Algorithm):
     of a tolerance, all runs are spent: where they serve the setting recommended at the end (`aim="best"`, the default
     with a budget), or the tolerance certified (`aim="certify"`). `noise="subgaussian"` holds for any noise with that
     sub-Gaussian parameter, and `certificate="proven"` is a complete proof. `batch_size` is the most runs asked for at
-    a time. `parts` are the levels that a factor's combinations are made of, where some cannot be run.
+    a time. `parts` are the levels that a factor's combinations are made of, where some cannot be run. `max_runs` beside
+    a tolerance ends a study with what it has by then. `block_size` runs are made together, on a day or a sheet: rounds
+    are whole days, and each day is balanced and has a constant of its own (not with rules that select on fresh runs).
 
     >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -54,6 +56,8 @@ class Cfs(Algorithm):
     most_cells: int = settings.MOST_CELLS
     parts: Parts = ()
     aim: str | None = None
+    max_runs: int | None = None
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -83,20 +87,35 @@ class Cfs(Algorithm):
             budget=self.budget,
             batch_size=self.batch_size,
             most_cells=self.most_cells,
+            max_runs=self.max_runs,
             tied=tuple(k for k, parts in enumerate(self.parts) if parts),
         )
 
     @cached_property
     def pooled(self) -> Pooled:
         """The rules that choose the leaders of all runs."""
-        aim = self.aim or (BEST if self.budget is not None else CERTIFY)
-        return Pooled(self.problem, self.max_parents, self.budget, self.batch_size, self.most_cells, self.parts, aim)
+        return Pooled(
+            self.problem,
+            max_parents=self.max_parents,
+            budget=self.budget,
+            batch_size=self.batch_size,
+            most_cells=self.most_cells,
+            parts=self.parts,
+            aim=self.aim or (BEST if self.budget is not None else CERTIFY),
+            max_runs=self.max_runs,
+            block_size=self.block_size,
+        )
+
+    @cached_property
+    def pooled_before(self) -> Pooled:
+        """The same of studies that were begun when a day was only a number of runs handed out together."""
+        return replace(self.pooled, block_size=None, rules=POOLED_RULES)
 
     @cached_property
     def sparse(self) -> Sparse:
         """The rules that find few parents among very many factors."""
         assert self.max_parents is not None  # see is_sparse
-        return Sparse(self.problem, self.max_parents, self.batch_size, self.most_cells)
+        return Sparse(self.problem, self.max_parents, self.batch_size, self.most_cells, self.max_runs)
 
     @property
     def is_sparse(self) -> bool:
@@ -136,7 +155,9 @@ class Cfs(Algorithm):
         """The rules that a state was begun under: a study keeps to them."""
         if isinstance(state, SparseState):
             return self.sparse
-        return self.pooled if isinstance(state, PooledState) else self.two_stage
+        if isinstance(state, PooledState):
+            return self.pooled_before if state.rules == POOLED_RULES else self.pooled
+        return self.two_stage
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
@@ -150,13 +171,17 @@ class Cfs(Algorithm):
         """Like `tell`, for a whole block whose rows were kept when it was designed."""
         return self._rules(state).tell_block(state, batch, outcomes)
 
-    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str) -> Any:
-        """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again."""
-        return self._rules(state).absorb(state, codes, outcomes, stage)
+    def block_lengths(self, state: Any, n_runs: int) -> tuple[int, ...]:
+        """How long the days of a round are that have constants of their own."""
+        return self._rules(state).block_lengths(state, n_runs)
 
-    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
+    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None) -> Any:
+        """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again."""
+        return self._rules(state).absorb(state, codes, outcomes, stage, order)
+
+    def finish(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
         """The end, with what is certified now: these runs of the block under way were told."""
-        return self._rules(state).finish(state, codes, outcomes)
+        return self._rules(state).finish(state, codes, outcomes, order)
 
     def extend(self, state: Any, n_runs: int | None) -> Any:
         """Go on after the end: with a block of so many runs, after which it ends again; None goes on by the rules."""
@@ -170,9 +195,9 @@ class Cfs(Algorithm):
         """What could be certified if the study ended now; None before a block."""
         return self._rules(state).interim(state)
 
-    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike) -> Any:
-        """The state at a look inside a block, of which these runs were told; None where none is planned."""
-        return self._rules(state).look_inside(state, codes, outcomes)
+    def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
+        """The state at a look inside a round, of which these runs were told; None where none is planned."""
+        return self._rules(state).look_inside(state, codes, outcomes, order)
 
     def fitted(self, state: Any) -> Fitted | None:
         """The additive fit by which the leaders were chosen."""

@@ -66,7 +66,8 @@ class TwoStage(Algorithm):
     of a tolerance, all runs are spent and the smallest tolerance is certified. `noise="subgaussian"` holds for any
     noise with that sub-Gaussian parameter. `batch_size` is the most runs asked for at a time. `tied` are factors whose
     levels are combinations of several levers: effects of these may cancel out in the combinations allowed, so that no
-    least effect is sure to show in them, and they are never dismissed.
+    least effect is sure to show in them, and they are never dismissed. With `max_runs` the last design is no longer
+    than what is left of them, and certifies what it reaches.
 
     >>> from levers import Problem, Space
     >>> cfs = TwoStage(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -88,6 +89,7 @@ class TwoStage(Algorithm):
     batch_size: int | None = None
     most_cells: int = settings.MOST_CELLS
     tied: tuple[int, ...] = ()
+    max_runs: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -114,6 +116,12 @@ class TwoStage(Algorithm):
             )
         if self.budget is not None:
             check_count("budget", self.budget, decisions.first_block(self.n_levels, self.problem.noise_sd is None))
+        if self.max_runs is not None:
+            if self.budget is not None:
+                raise InvalidSettingError(
+                    "a budget says how many runs there are; give max_runs beside a tolerance only", field="max_runs"
+                )
+            check_count("max_runs", self.max_runs, decisions.first_block(self.n_levels, self.problem.noise_sd is None))
 
     @classmethod
     def study_options(cls, n_factors: int) -> dict[str, Any]:
@@ -167,6 +175,10 @@ class TwoStage(Algorithm):
 
         The more the rest of the study will take, the more it pays to know before it is planned.
         """
+        wanted = self._wanted_first()
+        return wanted if wanted is None or self.max_runs is None else min(wanted, self.max_runs)
+
+    def _wanted_first(self) -> int | None:
         levels, noise_sd = self.n_levels, self.problem.noise_sd
         if self.budget is not None:
             n_runs = decisions.first_block(levels, noise_sd is None, settings.FIRST_SHARE_OF_BUDGET * self.budget)
@@ -285,6 +297,17 @@ class TwoStage(Algorithm):
 
     def design(self, state: CfsState, seed: int) -> Design:
         """The design of the current block, from its seed: always the same one."""
+        wanted, left = self._wanted_design(state, seed), self._left(state)
+        if self.max_runs is None or left is None or wanted.n_runs <= left:
+            return wanted
+        return largest_design(state.open_sizes, left, seed)
+
+    def _left(self, state: CfsState) -> int | None:
+        """Runs that are left of a budget, or of the most that a study may have; None where there is no limit."""
+        most = self.budget if self.budget is not None else self.max_runs
+        return None if most is None else most - (state.n_runs - state.sums.n_runs - state.n_past)
+
+    def _wanted_design(self, state: CfsState, seed: int) -> Design:
         sizes = state.open_sizes
         if state.stage == SCREENING or self.budget is not None:
             screening: Effort = "quick" if state.blocks else "thorough"
@@ -476,15 +499,17 @@ class TwoStage(Algorithm):
         if self.looks_in(state) and not state.looked and state.noise_sd > 0:
             at_stake = state.at_stake(self.max_parents)
             look = self.paying_look(decisions.look_factors(state, self.n_levels, self.tied), at_stake, state.noise_sd)
-            if look is not None:
+            left = self._left(state)
+            if look is not None and (left is None or look.n_runs < left):
                 return replace(state, stage=LOOK, look=look, target=look.n_runs)
-        following = decisions.next_block(sizes, state.n_runs)
-        left = None if self.budget is None else self.budget - (state.n_runs - state.n_past)
-        if left is not None and left < sum(m - 1 for m in sizes) + 2:
+        following, left = decisions.next_block(sizes, state.n_runs), self._left(state)
+        least = sum(m - 1 for m in sizes) + 2
+        if left is not None and left < least:
             return self._ended(state)
-        prospect = self.prospect(state, now, following, left)
-        if prospect.selection_pays(self.most_screening(state.noise_sd)):
-            if left is not None:
+        prospect = self.prospect(state, now, following, left if self.budget is not None else None)
+        last = left is not None and following + least > left
+        if last or prospect.selection_pays(self.most_screening(state.noise_sd)):
+            if left is not None and self.budget is not None:
                 return replace(state, stage=SELECTION, target=float(left))
             risk, reach = self.selection_risk(state)
             scale = scale_needed(now.at_stake, risk, self.bound, reach)
@@ -510,7 +535,9 @@ class TwoStage(Algorithm):
         """Whether only one factor can lose anything, so that factors need not be independent of each other."""
         return self.max_parents is not None and len(state.at_stake(self.max_parents)) == 1
 
-    def absorb(self, state: CfsState, codes: Codes, outcomes: ArrayLike, stage: str) -> CfsState:
+    def absorb(
+        self, state: CfsState, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None
+    ) -> CfsState:
         """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again.
 
         The radii hold for any rows that were chosen before their outcomes were seen: the pooled differences stay a
@@ -568,7 +595,7 @@ class TwoStage(Algorithm):
 
     # Stopping, and going on after the end
 
-    def finish(self, state: CfsState, codes: Codes, outcomes: ArrayLike) -> CfsState:
+    def finish(self, state: CfsState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> CfsState:
         """The end, whenever one likes: the told runs of the block under way join the evidence, which holds at any time.
 
         Nothing is selected: a selection is planned in advance.
@@ -713,7 +740,8 @@ class TwoStage(Algorithm):
             options=tuple(
                 (f.name, getattr(self, f.name))
                 for f in fields(self)
-                if f.init and f.name != "problem" and (f.name != "tied" or self.tied)  # verdicts of before have none
+                if f.init and f.name != "problem" and (f.name not in ("tied", "max_runs") or getattr(self, f.name))
+                # verdicts of before have none of these
             ),
             blocks=state.blocks,
             rules=state.rules,
@@ -729,15 +757,24 @@ class TwoStage(Algorithm):
         if state.finished or state.stage == SELECTION:
             return Outlook(0, 0)
         if self.budget is not None:
-            left = max(self.budget - (state.n_runs - state.n_past) - math.ceil(state.target), 0)
-            return Outlook(left, left)
+            to_go = max(self.budget - (state.n_runs - state.n_past) - math.ceil(state.target), 0)
+            return Outlook(to_go, to_go)
         if state.noise_sd is None:
             return Outlook(None, None)
+        found, left = self._unlimited(state, state.noise_sd), self._left(state)
+        if left is None:
+            return found
+        most = max(left - math.ceil(state.target), 0)
+        worst = most if found.worst_case is None else min(found.worst_case, most)
+        return Outlook(None if found.likely is None else min(found.likely, worst), worst)
+
+    def _unlimited(self, state: CfsState, noise_sd: float) -> Outlook:
+        """The same where no most runs are given."""
         block = state.target
         risk, reach = self.selection_risk(state)
-        unit = (state.noise_sd / self.tolerance) ** 2
+        unit = (noise_sd / self.tolerance) ** 2
         selecting = decisions.cheap_scale(state.at_stake(self.max_parents), risk, self.bound, reach) ** 2 * unit
-        screening = max(self.most_screening(state.noise_sd) - state.n_runs - block, 0.0)
+        screening = max(self.most_screening(noise_sd) - state.n_runs - block, 0.0)
         worst_case = math.ceil(screening + decisions.longest_design(state.open_sizes, settings.SLACK * selecting))
         if state.stage == LOOK:  # a look mostly leaves a factor or two
             one_left = decisions.cheap_scale((max(state.open_sizes),), risk, self.bound, reach) ** 2 * unit

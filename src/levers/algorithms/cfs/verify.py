@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import astuple, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Verdict
-from levers.algorithms.cfs.pooled import Pooled
-from levers.algorithms.cfs.settings import POOLED_RULES, RULES, SPARSE_RULES
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.settings import DAY_RULES, POOLED_RULES, RULES, SPARSE_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
@@ -50,15 +51,16 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     """
     if verdict.problem is None or verdict.algorithm != "cfs":
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
-    if verdict.rules not in (RULES, POOLED_RULES, SPARSE_RULES):
+    if verdict.rules not in (RULES, POOLED_RULES, SPARSE_RULES, DAY_RULES):
         raise InvalidSettingError(_ANOTHER_VERSION)
     if any(block.design in ("as run", "as stored") for block in verdict.blocks):
         raise InvalidSettingError(
-            "this verdict rests on imported or corrected runs, whose designs do not follow from seeds"
+            "this verdict rests on imported, corrected or interrupted runs, whose designs do not follow from seeds"
         )
     y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
-    rules: dict[int, Any] = {RULES: TwoStage, POOLED_RULES: Pooled, SPARSE_RULES: Sparse}
-    cfs = rules[verdict.rules](verdict.problem, **dict(verdict.options))
+    rules: dict[int, Any] = {RULES: TwoStage, SPARSE_RULES: Sparse}
+    pooled = partial(Pooled, rules=verdict.rules)
+    cfs = rules.get(verdict.rules, pooled)(verdict.problem, **dict(verdict.options))
     state, done = cfs.start(), 0
     for block in verdict.blocks:
         remaining = block.n_runs

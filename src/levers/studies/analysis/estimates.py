@@ -67,7 +67,7 @@ def at_last_look(state: StudyState) -> Any:
     codes, values = block.told_rows()
     if not len(values):
         return known
-    seen = state.spec.solver.look_inside(known, codes, state.spec.sign * values)
+    seen = state.spec.solver.look_inside(known, codes, state.spec.sign * values, block.told_order)
     return known if seen is None else seen
 
 

@@ -85,8 +85,9 @@ BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
 class Sparse(Algorithm):
     """At most `max_parents` of very many factors matter: find them in random columns, and settle them.
 
-    `batch_size` is the most runs asked for at a time. Runs that were not asked for are left out (`absorbs_runs`): the
-    proof that no factor is found by mistake needs columns that were shuffled independently of everything else.
+    `batch_size` is the most runs asked for at a time, `max_runs` the most of the whole study. Runs that were not asked
+    for are left out (`absorbs_runs`): the proof that no factor is found by mistake needs columns that were shuffled
+    independently of everything else.
 
     >>> from levers import Problem, Space
     >>> sparse = Sparse(Problem(Space.sized([3] * 100), 0.5, 0.1, 1.0), max_parents=2, batch_size=8)
@@ -102,6 +103,7 @@ class Sparse(Algorithm):
     max_parents: int
     batch_size: int | None = None
     most_cells: int = settings.MOST_CELLS
+    max_runs: int | None = None
 
     def __post_init__(self) -> None:
         self.check_max_parents(self.max_parents)
@@ -110,6 +112,8 @@ class Sparse(Algorithm):
         check_count("most_cells", self.most_cells)
         _ = self.tolerance
         check_failure_prob(self.failure_prob)
+        if self.max_runs is not None:
+            check_count("max_runs", self.max_runs, self.least_first)
         most_runs = self.runs_at_once(self.problem.noise_sd or 0.0)
         if most_runs * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
@@ -173,7 +177,8 @@ class Sparse(Algorithm):
     def first_block(self) -> int:
         """Runs of the first block, fixed before any outcome."""
         noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * self.tolerance
-        return self.even(max(FIRST_SHARE * self.runs_at_once(noise_sd), self.least_first))
+        wanted = self.even(max(FIRST_SHARE * self.runs_at_once(noise_sd), self.least_first))
+        return wanted if self.max_runs is None else min(wanted, self.max_runs)
 
     @cached_property
     def least_first(self) -> int:
@@ -264,7 +269,9 @@ class Sparse(Algorithm):
 
     # Stopping, and going on after the end
 
-    def finish(self, state: SparseState, codes: Codes, outcomes: ArrayLike) -> SparseState:
+    def finish(
+        self, state: SparseState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
+    ) -> SparseState:
         """The end with what the complete blocks certify, whenever one likes.
 
         The runs of the block under way are left out: the proof that no factor is found by mistake needs whole columns.
@@ -327,6 +334,9 @@ class Sparse(Algorithm):
         target = self.even(length, len(state.found) == self.max_parents)
         # noise that turned out larger than any design can answer: the verdict then certifies what was reached
         finished = last or to_go == 0.0 or state.n_runs * self.space.n_factors >= self.most_cells
+        if self.max_runs is not None:
+            left = self.max_runs - state.n_runs
+            target, finished = min(target, left), finished or left <= 0
         return replace(state, at_stake=at_stake, to_go=to_go, target=target, finished=finished)
 
     def fit(self, state: SparseState) -> ParentFit:
@@ -472,7 +482,11 @@ class Sparse(Algorithm):
             certificate="slippage",
             noise=_noise(state.noise_sd, known),
             problem=self.problem,
-            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
+            options=tuple(
+                (f.name, getattr(self, f.name))
+                for f in fields(self)
+                if f.init and f.name != "problem" and (f.name != "max_runs" or self.max_runs)  # of before: none
+            ),
             blocks=tuple(records),
             rules=state.rules,
         )
@@ -505,7 +519,11 @@ class Sparse(Algorithm):
             noise_sd = self.problem.noise_sd
             return Outlook(None if noise_sd is None else max(math.ceil(self.runs_at_once(noise_sd)) - state.target, 0))
         left = max(math.ceil(SPARE_RUNS * state.to_go) - state.target, 0)
-        return Outlook(left, 2 * left + SHORTEST if len(state.found) == self.max_parents else None)
+        worst = 2 * left + SHORTEST if len(state.found) == self.max_parents else None
+        if self.max_runs is not None:
+            most = max(self.max_runs - state.n_runs - state.target, 0)
+            left, worst = min(left, most), most if worst is None else min(worst, most)
+        return Outlook(left, worst)
 
     def progress(self, state: SparseState) -> Progress:
         """Leaders, eliminations and the noise."""

@@ -5,9 +5,10 @@ from functools import lru_cache
 import numpy as np
 
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows
-from levers.algorithms.cfs.pooled_state import PooledState
+from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
+from levers.core.designs.days import divided_rows
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices
 from levers.core.model.level_index import ActiveLevels
@@ -43,6 +44,17 @@ def tied_block(choices: Choices, state: PooledState, seed: int) -> Design:
     codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
     codes.flags.writeable = False
     return Design(codes, choices.n_levels, design.kind)
+
+
+@lru_cache(maxsize=4)
+def divided_block(design: Design, choices: Choices, lengths: tuple[int, ...], seed: int) -> Design:
+    """The same rows in the order of days of these lengths, each balanced as well as it can be."""
+    rows, sizes = design.rows, design.sizes
+    if sizes == choices.n_levels:
+        rows, sizes = choices.rows(rows), choices.sizes
+    ordered = design.rows[divided_rows(rows, sizes, lengths, np.random.default_rng([seed, 2]))]
+    ordered.flags.writeable = False
+    return Design(ordered, design.sizes, design.kind)
 
 
 def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:

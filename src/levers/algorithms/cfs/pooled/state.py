@@ -16,7 +16,8 @@ from levers.core.model.pooled import OutcomeSteps, PooledSums
 @serialisable("PooledState")
 @dataclass(frozen=True, eq=False)
 class PooledState:
-    """Where a pooled study stands. `target` is the size of the block under way, `block` its runs so far.
+    """Where a pooled study stands. `target` is the size of the round under way, and `block` the runs so far of its day
+    under way, or of the whole round where days have no constants; `days` are all runs with those of its complete days.
 
     `noise_bound` holds at any time, and levels are dropped by it; `noise_sd` is what lengths and certificates take the
     noise for. With a known noise both are that. `stopped` says that somebody ended the study before its rules did, and
@@ -43,6 +44,7 @@ class PooledState:
     certified: float | None = None
     finished: bool = False
     rules: int = POOLED_RULES
+    days: PooledSums | None = None
     stopped: bool = False
     last: bool = False
     charged: bool = False
@@ -51,6 +53,11 @@ class PooledState:
     def n_runs(self) -> int:
         """Runs of all complete blocks, imported ones included."""
         return self.pooled.n_runs
+
+    @property
+    def n_done(self) -> int:
+        """Runs so far of the round under way."""
+        return self.block.n_runs + (0 if self.days is None else self.days.n_runs - self.pooled.n_runs)
 
     @property
     def n_past(self) -> int:

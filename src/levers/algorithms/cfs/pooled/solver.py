@@ -7,6 +7,7 @@ docs/theory/pooled.md.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar
@@ -16,27 +17,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.base import (
     CHUNK,
-    LENGTH_CHOSEN,
     PAST,
-    STOPPED_EARLY,
     Algorithm,
     Batch,
     BlockRecord,
     Outlook,
     Progress,
-    Remark,
     Verdict,
-    add_runs,
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
-from levers.algorithms.cfs.pooled_blocks import allocated_block, tied_block
-from levers.algorithms.cfs.pooled_state import PooledState
-from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY
+from levers.algorithms.cfs.pooled.blocks import allocated_block, divided_block, tied_block
+from levers.algorithms.cfs.pooled.certificate import PooledCertificate, Stakes
+from levers.algorithms.cfs.pooled.plan import PooledPlan
+from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.pooled.verdict import pooled_verdict
+from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, DAY_RULES, POOLED_RULES
 from levers.algorithms.cfs.state import rows_digest
-from levers.core.certificates.certificate import certified_levels, check_failure_prob, stakes_tolerance
-from levers.core.certificates.sums import stakes_bound
+from levers.core.certificates.certificate import check_failure_prob
 from levers.core.designs.build import extending_design, largest_design
+from levers.core.designs.days import LEAST_DAY, day_lengths, part_lengths
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.elimination import Elimination
@@ -60,28 +60,18 @@ from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
-NEARLY_INDEPENDENT = Remark(
-    "nearly independent",
-    "levers are counted as independent, each with the precision that was measured for it (checked numerically)",
-)
-"""What a certificate on designs that are not exactly orthogonal rests on besides what is proven."""
-
-
-CHOSEN_ROWS = Remark(
-    "chosen rows", "later runs were chosen by earlier outcomes, which the certificate leaves out (checked numerically)"
-)
-"""What a certificate rests on when runs served the recommendation, and not the certificate."""
-NO_NOISE_SEEN = Remark(
-    "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
-)
-"""The same where one outcome came again and again, and the noise is not known."""
+_LATER_OPTIONS = ("max_runs", "block_size")
+"""Options that verdicts of earlier versions do not name."""
 
 
 @dataclass(frozen=True)
 class Pooled(Algorithm):
     """Drop levels at any time, stop when what is in play is certified, and choose the leaders of all runs.
 
-    `parts` says what the levels of factors are made of that forbidden combinations tie together.
+    `parts` says what the levels of factors are made of that forbidden combinations tie together. With `max_runs` a
+    study that has not certified its tolerance by then ends with what it has. `block_size` runs are made together, on a
+    day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. `rules`
+    are those of the version that began the study.
 
     >>> from levers import Problem, Space
     >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -101,6 +91,9 @@ class Pooled(Algorithm):
     most_cells: int = settings.MOST_CELLS
     parts: Parts = ()
     aim: str = CERTIFY
+    max_runs: int | None = None
+    block_size: int | None = None
+    rules: int = DAY_RULES
 
     def __post_init__(self) -> None:
         self.check_max_parents(self.max_parents)
@@ -113,10 +106,18 @@ class Pooled(Algorithm):
             check_count("budget", self.budget, 2)
         elif self.aim == BEST:
             raise InvalidSettingError("the aim 'best' spends a budget; give one, without a tolerance", field="aim")
+        if self.max_runs is not None:
+            check_count("max_runs", self.max_runs, 2)
+            if self.budget is not None:
+                raise InvalidSettingError(
+                    "a budget says how many runs there are; give max_runs beside a tolerance only", field="max_runs"
+                )
+        if self.block_size is not None:
+            check_count("block_size", self.block_size)
         check_failure_prob(self.failure_prob)
         check_count("most_cells", self.most_cells)
         # of the longest study that may come up, as far as is known before the first run
-        longest = float(self.budget or self._runs_at_once(self.problem.noise_sd or 0.0))
+        longest = float(self.plan.most_runs or self.plan.runs_at_once(self.problem.noise_sd or 0.0))
         if longest * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(
                 f"this may take {longest:.2g} runs, more than a design can hold; raise the tolerance", field="tolerance"
@@ -135,41 +136,29 @@ class Pooled(Algorithm):
         return Choices(self.n_levels, self.parts)
 
     @cached_property
-    def shares(self) -> decisions.Shares:
-        """How the failure probability is shared out: dropping levels, bounding the noise they are dropped by, the rest.
+    def plan(self) -> PooledPlan:
+        """Shares of the error, and lengths."""
+        size = self.block_size
+        return PooledPlan(self.problem, self.choices, self.max_parents, self.budget, self.max_runs, self.aim, size)
 
-        Where all runs are one design no level is dropped, and nothing is spent on it.
-        """
-        delta = self.failure_prob
-        if self.aim == CERTIFY and self.budget is not None and self.first_block == self.budget:
-            return decisions.Shares(0.0, 0.0, 0.0, (1 - settings.RESERVE) * delta)
-        screening, reserve = settings.POOLED_SHARE * delta, settings.RESERVE * delta
-        noise = settings.POOLED_NOISE_SHARE * delta if self.problem.noise_sd is None else 0.0
-        return decisions.Shares(screening, 0.0, noise, delta - screening - noise - reserve)
+    @property
+    def shares(self) -> decisions.Shares:
+        """How the failure probability is shared out."""
+        return self.plan.shares
+
+    @property
+    def first_block(self) -> int:
+        """Runs of the first round."""
+        return self.plan.first_round
 
     @cached_property
-    def first_block(self) -> int:
-        """Runs of the first block. With a budget of few runs per parameter it is all of them."""
-        unknown = self.problem.noise_sd is None
-        sizes = self.choices.sizes
-        if self.budget is not None:
-            if self.aim == BEST:
-                return min(max(math.ceil(settings.FIRST_TO_BEST * self.choices.n_parameters), 2), self.budget)
-            if self.budget < settings.RUNS_TO_ELIMINATE * self.choices.n_parameters:
-                return self.budget
-            wanted = settings.FIRST_SHARE_OF_BUDGET * self.budget
-            return min(decisions.first_block(sizes, unknown, wanted), self.budget)
-        noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * self.tolerance
-        wanted = settings.FIRST_SHARE * self._runs_at_once(noise_sd)
-        if unknown:
-            wanted = max(wanted, settings.TO_MEASURE * self.choices.n_parameters)
-        return decisions.first_block(sizes, unknown, wanted)
+    def certificate(self) -> PooledCertificate:
+        """What runs certify."""
+        return PooledCertificate(self.choices, self.max_parents)
 
-    def _runs_at_once(self, noise_sd: float) -> float:
-        """Runs of a single design that would settle everything at once, about."""
-        levels = certified_levels(self.n_levels, self.max_parents)
-        selection = (1 - settings.POOLED_SHARE) * self.failure_prob
-        return (decisions.cheap_scale(levels, selection, "slippage") * noise_sd / self.tolerance) ** 2
+    def stakes(self, state: PooledState, evidence: Evidence) -> Stakes:
+        """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
+        return self.certificate.stakes(state, evidence)
 
     @cached_property
     def known(self) -> Knowledge:
@@ -196,13 +185,37 @@ class Pooled(Algorithm):
             block=Moments.empty(self.choices.sizes),
             noise_bound=self.problem.noise_sd,
             noise_sd=self.problem.noise_sd,
+            rules=self.rules,
         )
 
+    def block_lengths(self, state: PooledState, n_runs: int) -> tuple[int, ...]:
+        """How long the parts of a round are that have constants of their own, in the order of its rows.
+
+        They are days, or parts of a long round whose constants cost next to nothing, so that drift does little harm.
+        """
+        if self.block_size is not None:
+            return day_lengths(n_runs, self.block_size)
+        if self.rules == POOLED_RULES or self.aim == BEST:
+            return (n_runs,)
+        return part_lengths(n_runs, max(settings.LEAST_PART, math.ceil(settings.PART * self.choices.n_parameters)))
+
+    @property
+    def _has_constants(self) -> bool:
+        """Whether blocks have constants of their own.
+
+        The rounds of a study that aims for the best setting are too short for it, but days are compared inside only.
+        """
+        return self.aim == CERTIFY or (self.block_size or 0) >= LEAST_DAY
+
     def design(self, state: PooledState, seed: int) -> Design:
-        """The design of the current block, from its seed: always the same one."""
+        """The design of the current round, from its seed: always the same one. Rows are in the order of days."""
+        design = self._undivided(state, seed)
+        lengths = self.block_lengths(state, design.n_runs)
+        return design if len(lengths) == 1 else divided_block(design, self.choices, lengths, seed)
+
+    def _undivided(self, state: PooledState, seed: int) -> Design:
         if self.aim == BEST and state.rho is not None:
-            assert self.budget is not None  # what makes this the aim
-            left = max(self.budget - (state.n_runs - state.n_past), state.target)
+            left = max(self._left(state) or 0, state.target)
             return allocated_block(self.choices, state, self.problem.noise_sd, left, seed)
         if self.choices.is_tied:
             return tied_block(self.choices, state, seed)
@@ -223,7 +236,7 @@ class Pooled(Algorithm):
 
     def _rows(self, state: PooledState, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
-        due = design.rows[state.block.n_runs : state.block.n_runs + most]
+        due = design.rows[state.n_done : state.n_done + most]
         if design.sizes == self.n_levels:  # no level is out of play, or the rows are of all factors already
             return due
         in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
@@ -242,11 +255,11 @@ class Pooled(Algorithm):
             raise StateMismatchError("the design cannot be made again as it was: another version began the block")
         due = self._rows(state, design, batch.n_runs)
         self.check_due(batch.stage == BLOCK and np.array_equal(due, batch.codes))
-        block = state.block.add(self.choices.rows(batch.codes), y)
-        state = replace(state, seed=batch.focus, digest=design.digest, block=block, steps=state.steps.add(y))
-        if block.n_runs < design.n_runs:
+        lengths = self.block_lengths(state, design.n_runs)
+        state = self._added(replace(state, seed=batch.focus, digest=design.digest), batch.codes, y, lengths)
+        if state.n_done < design.n_runs:
             return state
-        return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus, design.kind, 0.0, design.digest))
+        return self._end_block(state, BlockRecord(BLOCK, design.n_runs, batch.focus, design.kind, 0.0, design.digest))
 
     def tell_block(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
         """Like `tell`, for a whole block whose rows were kept when it was designed: they are the design.
@@ -264,14 +277,40 @@ class Pooled(Algorithm):
             kind, digest = design.kind, design.digest
         else:
             kind, digest = "as stored", rows_digest(batch.codes)
-        block = state.block.add(self.choices.rows(batch.codes), y)
-        state = replace(state, block=block, steps=state.steps.add(y))
-        return self._end_block(state, BlockRecord(BLOCK, block.n_runs, batch.focus or 0, kind, 0.0, digest))
+        state = self._added(state, batch.codes, y, self.block_lengths(state, batch.n_runs))
+        return self._end_block(state, BlockRecord(BLOCK, batch.n_runs, batch.focus or 0, kind, 0.0, digest))
 
-    def absorb(self, state: PooledState, codes: Codes, outcomes: ArrayLike, stage: str) -> PooledState:
+    def _added(
+        self,
+        state: PooledState,
+        rows: Codes,
+        y: NDArray[np.float64],
+        lengths: Sequence[int],
+        order: ArrayLike | None = None,
+    ) -> PooledState:
+        """The state with runs of the round under way added, each to its day; `order` says where in the round they are.
+
+        A day that is complete is added to `days`, and the one that is not is `block`.
+        """
+        steps, parts = state.steps.add(y), self.choices.rows(rows)
+        place = state.n_done + np.arange(len(y)) if order is None else np.asarray(order)
+        ends = np.cumsum(lengths)
+        day = np.searchsorted(ends, place, side="right")
+        days, block, own = state.days, state.block, self._has_constants
+        for d in np.unique(day).tolist():
+            block = block.add(parts[day == d], y[day == d])
+            if d < len(ends) and (order is not None or place[day == d][-1] + 1 == ends[d]):
+                days = (days or state.pooled).add(block, steps, own)
+                block = Moments.empty(self.choices.sizes)
+        return replace(state, steps=steps, days=days, block=block)
+
+    def absorb(
+        self, state: PooledState, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None
+    ) -> PooledState:
         """Add runs that were not asked for, or asked for on a decision that has since been corrected; decide again.
 
-        They are a block of their own in the pooled fit, as far as their rows determine a contrast.
+        They are a block of their own in the pooled fit, as far as their rows determine a contrast. Runs of a round are
+        blocks by day; `order` says where in the round they were, if some of it are missing.
 
         >>> from levers import Problem, Space
         >>> pooled = Pooled(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
@@ -282,22 +321,22 @@ class Pooled(Algorithm):
         """
         rows = np.asarray(codes, dtype=np.int16)
         y = self.accept(Batch(rows, stage), outcomes)
-        block = Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
-        steps = state.steps.add(y)
-        record = BlockRecord(stage, len(y), 0, "as run", 0.0, rows_digest(rows))
-        state = replace(
-            state,
-            pooled=state.pooled.add(block, steps),
-            steps=steps,
-            blocks=(*state.blocks, record),
-            charged=state.charged or state.stopped,
-        )
+        state = replace(state, charged=state.charged or state.stopped)
+        if stage == PAST or self.rules == POOLED_RULES:
+            steps, block = state.steps.add(y), Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
+            record = BlockRecord(stage, len(y), 0, "as run", 0.0, rows_digest(rows))
+            pooled = state.pooled.add(block, steps)
+            state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record))
+        else:
+            state = self._with_part(state, rows, y, stage, order)
         if state.rho is None and stage == PAST:  # what is tuned to the first block waits for it
             return state
         return self._decide(self._reopened(self._tuned(state)))
 
-    def finish(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> PooledState:
-        """The end, whenever one likes: the told runs of the block under way are added, and nothing more is planned.
+    def finish(
+        self, state: PooledState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
+    ) -> PooledState:
+        """The end, whenever one likes: the told runs of the round under way are added, and nothing more is planned.
 
         When to stop may depend on all that was seen, so what is certified is charged for that   (theory/pooled.md,
         section 5). Where the runs do not determine every difference, the leaders are those of the shrunken fit.
@@ -313,7 +352,7 @@ class Pooled(Algorithm):
         if state.finished:
             return state
         rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
-        state = self._with_part(state, rows, self.accept(Batch(rows, BLOCK), outcomes))
+        state = self._with_part(state, rows, self.accept(Batch(rows, BLOCK), outcomes), BLOCK, order)
         state = replace(state, stopped=True, charged=True)
         if state.n_runs == 0:
             return replace(state, finished=True)
@@ -364,7 +403,7 @@ class Pooled(Algorithm):
         if not again.finished:
             return again
         following = max(math.ceil(self._growth * state.n_runs), self._open_parameters(state), settings.LEAST_BLOCK)
-        return replace(self._reopened(state), target=following, last=True)
+        return replace(self._reopened(state), target=self.plan.whole(following, None), last=True)
 
     def _reopened(self, state: PooledState) -> PooledState:
         return replace(state, finished=False, certified=None, stopped=False, last=False)
@@ -386,22 +425,28 @@ class Pooled(Algorithm):
             return state
         return replace(state, rho=settings.RHO_SHARE * self.first_block / (2 * float(np.median(self.choices.sizes))))
 
-    def _with_part(self, state: PooledState, rows: Codes, y: NDArray[np.float64]) -> PooledState:
-        """The state with some runs of the block under way added to all others, and no block under way."""
-        steps = state.steps.add(y)
-        block = state.block.add(self.choices.rows(rows), y)
-        emptied = replace(state, steps=steps, block=Moments.empty(self.choices.sizes), seed=None, digest=None)
-        if block.n_runs == 0:
-            return emptied
-        record = BlockRecord(BLOCK, block.n_runs, 0, "as run", 0.0, rows_digest(rows))
-        pooled = state.pooled.add(block, steps, own_constant=self.aim == CERTIFY)
-        return replace(emptied, pooled=pooled, blocks=(*state.blocks, record))
+    def _with_part(
+        self, state: PooledState, rows: Codes, y: NDArray[np.float64], stage: str, order: ArrayLike | None
+    ) -> PooledState:
+        """The state with some runs of the round under way added to all others, and no round under way."""
+        before = state.n_done
+        places = before + np.arange(len(y)) if order is None else np.asarray(order)
+        n_runs = max(state.target, int(places.max(initial=0)) + 1)
+        state = self._added(state, rows, y, self.block_lengths(state, n_runs), places)
+        pooled = state.days or state.pooled
+        if state.block.n_runs:  # of a day under way
+            pooled = pooled.add(state.block, state.steps, self._has_constants)
+        blocks = state.blocks
+        if before + len(y):
+            blocks = (*blocks, BlockRecord(stage, before + len(y), 0, "as run", 0.0, rows_digest(rows)))
+        none = Moments.empty(self.choices.sizes)
+        return replace(state, pooled=pooled, days=None, block=none, blocks=blocks, seed=None, digest=None)
 
     def _end_block(self, state: PooledState, record: BlockRecord) -> PooledState:
         state = replace(
             state,
-            pooled=state.pooled.add(state.block, state.steps, own_constant=self.aim == CERTIFY),
-            block=Moments.empty(self.choices.sizes),
+            pooled=state.days or state.pooled,
+            days=None,
             blocks=(*state.blocks, record),
             seed=None,
             digest=None,
@@ -498,43 +543,50 @@ class Pooled(Algorithm):
             return self._decide_without_noise(state)
         if state.last or not self.shares.screening:
             return self._ended(state, evidence)
+        left, plan = self._left(state), self.plan
+        following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
         if self.budget is not None:
-            left = self.budget - (state.n_runs - state.n_past)
+            assert left is not None  # of the budget
             if left <= 0 or now.upper_loss <= 0:
                 return self._ended(state, evidence)
-            following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
-            return replace(state, target=left if following > settings.NEARLY_ALL * left else following)
+            return replace(state, target=plan.part_of(following, left, settings.NEARLY_ALL))
         if now.upper_loss <= self.tolerance:
             return self._ended(state, evidence)
-        more = self._runs_needed(state, evidence)
+        more = self.certificate.runs_needed(state, evidence, self.tolerance, self.risk(state), float(following))
         if more <= 0:
             ended = self._ended(state, evidence)  # its tolerance may be rounded up beyond the one that was accepted
             return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
-        if state.n_runs * self.space.n_factors >= self.most_cells:
+        if (left is not None and left <= 0) or state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
-        following = max(math.ceil(settings.POOLED_GROWTH * state.n_runs), self._open_parameters(state))
         target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
-        return replace(state, target=min(max(target, settings.LEAST_BLOCK), most))
+        return replace(state, target=plan.whole(min(max(target, settings.LEAST_BLOCK), most), left))
 
     def _decide_for_best(self, state: PooledState, evidence: Evidence) -> PooledState:
         """Go on while the budget lasts."""
-        assert self.budget is not None  # what makes this the aim
-        left = self.budget - (state.n_runs - state.n_past)
+        left = self._left(state)
+        assert left is not None  # a budget is what makes this the aim
         if left <= 0 or state.last:
             return self._ended(state, evidence)
         following = max(math.ceil(settings.BEST_GROWTH * state.n_runs), settings.LEAST_BLOCK)
-        return replace(state, target=left if left < 1.5 * following else following)
+        return replace(state, target=left if left < 1.5 * following else self.plan.whole(following, left))
 
     def _decide_without_noise(self, state: PooledState) -> PooledState:
         """While nothing tells the noise: go on for as long as the usual noise would take, then certify nothing."""
-        own = state.n_runs - state.n_past
-        most = self.budget if self.budget is not None else self._runs_at_once(settings.USUAL_NOISE * self.tolerance)
-        left = math.ceil(most) - own
+        own, most = state.n_runs - state.n_past, self.budget
+        if most is None:
+            usual = math.ceil(self.plan.runs_at_once(settings.USUAL_NOISE * self.tolerance))
+            most = min(self.plan.whole(usual, None), self.max_runs or usual)
+        left = most - own
         if left <= 0 or state.last:
             return replace(state, finished=True, certified=None)
         following = max(math.ceil(settings.POOLED_GROWTH * own), settings.LEAST_BLOCK)
-        return replace(state, target=min(following, left))
+        return replace(state, target=self.plan.whole(following, left))
+
+    def _left(self, state: PooledState) -> int | None:
+        """Runs that are left of a budget, or of the most that a study may have; None where there is no limit."""
+        most = self.plan.most_runs
+        return None if most is None else most - (state.n_runs - state.n_past)
 
     def posterior(self, state: PooledState) -> Posterior:
         """The shrunken estimate of all effects from all runs."""
@@ -548,103 +600,7 @@ class Pooled(Algorithm):
         return self.shares.selection / (settings.EVERY_LOOK if state.charged else 1.0)
 
     def _ended(self, state: PooledState, evidence: Evidence) -> PooledState:
-        return replace(state, finished=True, certified=self._certified(state, evidence, self.risk(state)))
-
-    def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0) -> list[tuple[int, float]]:
-        """What may still be lost: for each factor its levels in play, and the standard error of their pooled means.
-
-        The standard error is that of the least precise difference between two of them, over sqrt(2). `more` runs,
-        divided equally among the levels in play, add their information. With `max_parents` only as many factors count
-        as can matter: those found, and of the others the most levels with the largest standard errors.
-        """
-        assert state.noise_sd is not None  # known from the start, or estimated after the first block
-        in_play = level_mask(state.active, max(self.n_levels))
-        pairs = in_play[:, :, None] & in_play[:, None, :] & ~np.eye(in_play.shape[1], dtype=bool)
-        least = np.where(pairs, evidence.information, np.inf).min(axis=(1, 2))
-        open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
-        lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
-        wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
-        found: list[tuple[int, float]] = []
-        others: list[tuple[int, float]] = []
-        for k, m in zip(state.open_factors, state.open_sizes, strict=True):
-            known = float(least[k]) + more / (2 * m * lost)
-            error = wider * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
-            (found if k in state.parents else others).append((m, error))
-        if self.max_parents is None:
-            return found + others
-        spare = max(self.max_parents - len(state.parents), 0)
-        most = sorted((m for m, _ in others), reverse=True)[:spare]
-        widest = sorted((error for _, error in others), reverse=True)[:spare]
-        return found + list(zip(most, widest, strict=True))
-
-    def _wider(self, state: PooledState) -> float:
-        """What standard errors are multiplied with where so few runs couple factors closely   (docs/theory/pooled.md).
-
-        1 + 0.1 (p - 1) for a coupling p above 3; below, factors are independent enough.
-        """
-        coupling = self.choices.coupling(state.fit, state.open_factors)
-        return 1.0 if coupling <= settings.LOOSE_COUPLING else 1.0 + settings.COUPLING_COST * (coupling - 1.0)
-
-    def _runs_needed(self, state: PooledState, evidence: Evidence) -> float:
-        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now.
-
-        A rough count comes first, from the usual scale of a certificate; the certificate itself is computed only when
-        that says that the end is near.
-        """
-        stakes = self.stakes(state, evidence)
-        rough = self._rough_runs(state, stakes)
-        following = max(settings.POOLED_GROWTH * state.n_runs, float(self._open_parameters(state)))
-        if not all(math.isfinite(error) for _, error in stakes) or rough > 2 * following:
-            return max(rough, 2 * following)
-        risk = self.risk(state)
-        if stakes_bound(stakes, self.tolerance) <= risk:
-            return 0.0
-        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), risk)
-
-    def _secant(self, state: PooledState, evidence: Evidence, guess: float, risk: float) -> float:
-        """The least number of runs whose certificate was computed and accepted, nearly."""
-
-        def excess(more: float) -> float:
-            return math.log(max(stakes_bound(self.stakes(state, evidence, more), self.tolerance), 1e-300) / risk)
-
-        low, low_excess = 0.0, excess(0.0)
-        high, high_excess = guess, excess(guess)
-        while high_excess > 0:
-            slope = max((low_excess - high_excess) / (high - low), 1e-12)
-            low, low_excess = high, high_excess
-            high = min(max(high + 1.1 * high_excess / slope, 1.05 * high), 4 * high + settings.LEAST_BLOCK)
-            high_excess = excess(high)
-        for _ in range(6):
-            if high_excess > -settings.CLOSE_ENOUGH or high - low <= 1:
-                break
-            middle = low + (high - low) * min(max(low_excess / (low_excess - high_excess), 0.1), 0.9)
-            middle += 0.002 * (state.n_runs + middle)
-            if middle >= high:
-                break
-            found = excess(middle)
-            if found <= 0:
-                high, high_excess = middle, found
-            else:
-                low, low_excess = middle, found
-        return high
-
-    def _rough_runs(self, state: PooledState, stakes: list[tuple[int, float]]) -> float:
-        """The same roughly: runs of an ideal design by the usual scale, less what the stakes are worth on average."""
-        assert state.noise_sd is not None  # see stakes
-        levels = tuple(sorted(m for m, _ in stakes))
-        needed = (decisions.cheap_scale(levels, self.risk(state), "slippage") * state.noise_sd / self.tolerance) ** 2
-        worth = sum(m * (state.noise_sd / error) ** 2 for m, error in stakes) / len(stakes)
-        return needed - worth
-
-    def _certified(self, state: PooledState, evidence: Evidence, failure_prob: float) -> float | None:
-        """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
-        if state.noise_sd is None:
-            return None
-        stakes = self.stakes(state, evidence)
-        upper = math.inf if state.upper_loss is None else state.upper_loss
-        if all(math.isfinite(error) for _, error in stakes):
-            upper = min(upper, stakes_tolerance(stakes, failure_prob))
-        return upper if math.isfinite(upper) else None
+        return replace(state, finished=True, certified=self.certificate.certified(state, evidence, self.risk(state)))
 
     # What a state says
 
@@ -656,11 +612,15 @@ class Pooled(Algorithm):
             return self.verdict(state)
         evidence = self.evidence(state)
         return self.verdict(
-            replace(state, certified=self._certified(state, evidence, self.risk(replace(state, charged=True))))
+            replace(
+                state, certified=self.certificate.certified(state, evidence, self.risk(replace(state, charged=True)))
+            )
         )
 
-    def look_inside(self, state: PooledState, codes: Codes, outcomes: ArrayLike) -> PooledState | None:
-        """The state inside a long block, at looks planned in advance; nothing is dropped there.
+    def look_inside(
+        self, state: PooledState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
+    ) -> PooledState | None:
+        """The state inside a long round, at looks planned in advance; nothing is dropped there.
 
         They are as far apart as blocks are: at 1.35, 1.35^2, ... times the runs at the last one, in the first block at
         half of it. The first runs of the block that were told are used, in the order of the design.
@@ -669,7 +629,9 @@ class Pooled(Algorithm):
         n_runs = self._look_inside(state, len(y))
         if n_runs == 0 or state.finished:
             return None
-        state = self._with_part(state, rows[:n_runs], y[:n_runs])
+        state = self._with_part(
+            state, rows[:n_runs], y[:n_runs], BLOCK, None if order is None else np.asarray(order)[:n_runs]
+        )
         evidence = self.evidence(state)
         if state.rho is None:
             state = replace(state, rho=_first_rho(evidence))
@@ -703,78 +665,36 @@ class Pooled(Algorithm):
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
-        error = self.failure_prob - self.shares.noise
-        noise_bound = math.inf if state.noise_bound is None else state.noise_bound
-        estimates, intervals = decisions.loss_intervals(
-            self.evidence(state), state.leaders, self.n_levels, noise_bound, error, state.rho
-        )
-        if not math.isfinite(noise_bound):
-            intervals = tuple((None,) * m for m in self.n_levels)
-        sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+        unset = {"rules", *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
+        named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
+        options = tuple((name, getattr(self, name)) for name in named)
+        evidence, best = self.evidence(state), self.aim == BEST
+        found = pooled_verdict(self.problem, state, evidence, self.max_parents, self.shares.noise, best, options)
         fitted = self.fitted(state)
-        if fitted is not None and fitted.shrunken is not None:  # what the leaders lead by, and what holds it
-            estimates = decisions.shown_losses(self.choices.values(fitted.effects), state.leaders)
-            intervals = decisions.widened(intervals, estimates)
-        # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
-        says_something = self.max_parents is not None and self.max_parents < self.space.n_factors
-        named = set(state.parents) if says_something else set()
-        stages: tuple[tuple[str, int], ...] = ()
-        for block in state.blocks:
-            stages = add_runs(stages, block.stage, block.n_runs)
-        known = self.problem.noise_sd is not None
-        provisos = (
-            [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT]
-            if state.certified is not None
-            else [self._why_nothing(state)]
-        )
-        if self.aim == BEST and state.certified is not None and len(state.blocks) > 1:
-            provisos.append(CHOSEN_ROWS)
-        if state.stopped:
-            provisos.append(STOPPED_EARLY)
-        elif state.charged and state.certified is not None:
-            provisos.append(LENGTH_CHOSEN)
-        return Verdict(
-            algorithm=self.name,
-            assignment=self.space.assignment(state.leaders),
-            n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
-            tolerance=state.certified,
-            failure_prob=self.failure_prob,
-            guarantee=decisions.pooled_guarantee(known, self.max_parents),
-            provisos=tuple(provisos),
-            parents=tuple(self.space.names[k] for k in sorted(sure | named)),
-            effects=estimates,
-            eliminations=state.eliminations,
-            runs_by_stage=stages,
-            intervals=intervals,
-            certificate="slippage",
-            noise=f"known, sd {state.noise_sd:g}" if known else _estimated(state.noise_sd),
-            problem=self.problem,
-            options=tuple((f.name, getattr(self, f.name)) for f in fields(self) if f.init and f.name != "problem"),
-            blocks=state.blocks,
-            rules=state.rules,
-        )
-
-    def _why_nothing(self, state: PooledState) -> Remark:
-        unseen = self.problem.noise_sd is None and state.pooled.steps.resolution is None
-        return NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED
+        if fitted is None or fitted.shrunken is None:
+            return found
+        # what the leaders lead by, and intervals that hold it
+        losses = decisions.shown_losses(self.choices.values(fitted.effects), state.leaders)
+        return replace(found, effects=losses, intervals=decisions.widened(found.intervals, losses))
 
     def outlook(self, state: PooledState, n_asked: int) -> Outlook:
         """Runs still to come after the current block: if estimates are about right, and if nothing more is dropped."""
         if state.finished:
             return Outlook(0, 0)
         if self.budget is not None:
-            left = max(self.budget - (state.n_runs - state.n_past) - state.target, 0)
+            left = max((self._left(state) or 0) - state.target, 0)
             return Outlook(left, left)
         if state.noise_sd is None:
             return Outlook(None, None)
         if state.rho is None:
-            needed = self._runs_at_once(state.noise_sd)
+            needed = self.plan.runs_at_once(state.noise_sd)
             worst = self._longest(state, needed)
             return Outlook(min(max(math.ceil(needed) - state.target, 0), worst), worst)
         if state.noise_bound is None:
             return Outlook(None, None)
         evidence = self.evidence(state)
-        rough = self._rough_runs(state, self.stakes(state, evidence))
+        stakes = self.stakes(state, evidence)
+        rough = self.certificate.rough_runs(state, stakes, self.tolerance, self.risk(state))
         needed = state.n_runs + rough
         worst = self._longest(state, needed * (state.noise_bound / state.noise_sd) ** 2)
         now = self.standing(state, evidence)
@@ -793,7 +713,9 @@ class Pooled(Algorithm):
         """Runs after the block under way in the worst case: what designs lose, and short blocks at the end, added."""
         lost = 0.5 * self.choices.n_open_parameters(state.open_factors, state.active)
         most = settings.SLACK * (needed + lost) + 2 * settings.LEAST_BLOCK
-        return max(math.ceil(most) - state.n_runs - state.target, 0)
+        worst = max(self.plan.whole(most, None) - state.n_runs - state.target, 0)
+        left = self._left(state)
+        return worst if left is None else min(worst, max(left - state.target, 0))
 
     def progress(self, state: PooledState) -> Progress:
         """Leaders, eliminations and the noise that is reckoned with."""
@@ -806,10 +728,6 @@ def _first_rho(evidence: Evidence) -> float:
     """What the mixture of the radii is tuned to: a share of what the first runs say about a pair of levels."""
     determined = evidence.information[evidence.information > 0]
     return settings.RHO_SHARE * (float(np.median(determined)) if determined.size else 1.0)
-
-
-def _estimated(noise_sd: float | None) -> str:
-    return "unknown" if noise_sd is None else f"estimated, sd about {noise_sd:.4g}"
 
 
 def _finite(number: float) -> float | None:

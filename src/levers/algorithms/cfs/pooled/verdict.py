@@ -1,0 +1,90 @@
+"""What the state of a pooled study says: the verdict, with what it rests on."""
+
+import math
+
+from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.cfs import decisions
+from levers.algorithms.cfs.pooled.state import PooledState
+from levers.core.model.evidence import Evidence
+
+NEARLY_INDEPENDENT = Remark(
+    "nearly independent",
+    "levers are counted as independent, each with the precision that was measured for it (checked numerically)",
+)
+"""What a certificate on designs that are not exactly orthogonal rests on besides what is proven."""
+CHOSEN_ROWS = Remark(
+    "chosen rows", "later runs were chosen by earlier outcomes, which the certificate leaves out (checked numerically)"
+)
+"""What a certificate rests on when runs served the recommendation, and not the certificate."""
+NO_NOISE_SEEN = Remark(
+    "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
+)
+"""Said in place of a certificate where one outcome came again and again, and the noise is not known."""
+Options = tuple[tuple[str, str | float | int | None], ...]
+
+
+def pooled_verdict(
+    problem: Problem,
+    state: PooledState,
+    evidence: Evidence,
+    max_parents: int | None,
+    noise_share: float,
+    chosen_rows: bool,
+    options: Options,
+) -> Verdict:
+    """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
+    served the recommendation, and `options` let it be recomputed."""
+    space = problem.space
+    noise_bound = math.inf if state.noise_bound is None else state.noise_bound
+    estimates, intervals = decisions.loss_intervals(
+        evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob - noise_share, state.rho
+    )
+    if not math.isfinite(noise_bound):
+        intervals = tuple((None,) * m for m in space.n_levels)
+    sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
+    # a dropped level is sure to be worse only where all pairs were charged for: where max_parents says something
+    says_something = max_parents is not None and max_parents < space.n_factors
+    named = set(state.parents) if says_something else set()
+    stages: tuple[tuple[str, int], ...] = ()
+    for block in state.blocks:
+        stages = add_runs(stages, block.stage, block.n_runs)
+    known = problem.noise_sd is not None
+    return Verdict(
+        algorithm="cfs",
+        assignment=space.assignment(state.leaders),
+        n_runs=sum(block.n_runs for block in state.blocks) - state.n_past,
+        tolerance=state.certified,
+        failure_prob=problem.failure_prob,
+        guarantee=decisions.pooled_guarantee(known, max_parents),
+        provisos=_provisos(state, known, chosen_rows),
+        parents=tuple(space.names[k] for k in sorted(sure | named)),
+        effects=estimates,
+        eliminations=state.eliminations,
+        runs_by_stage=stages,
+        intervals=intervals,
+        certificate="slippage",
+        noise=f"known, sd {state.noise_sd:g}" if known else _estimated(state.noise_sd),
+        problem=problem,
+        options=options,
+        blocks=state.blocks,
+        rules=state.rules,
+    )
+
+
+def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool) -> tuple[Remark, ...]:
+    if state.certified is not None:
+        provisos = [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT]
+    else:
+        unseen = not noise_known and state.pooled.steps.resolution is None
+        provisos = [NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED]
+    if chosen_rows and state.certified is not None and len(state.blocks) > 1:
+        provisos.append(CHOSEN_ROWS)
+    if state.stopped:
+        provisos.append(STOPPED_EARLY)
+    elif state.charged and state.certified is not None:
+        provisos.append(LENGTH_CHOSEN)
+    return tuple(provisos)
+
+
+def _estimated(noise_sd: float | None) -> str:
+    return "unknown" if noise_sd is None else f"estimated, sd about {noise_sd:.4g}"
