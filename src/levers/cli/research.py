@@ -97,7 +97,7 @@ def plan(
     elif found.noise_known or settings["expected_noise"] is not None:
         _print_runs(out, found)
     else:
-        guesses = [{**settings, "expected_noise": factor * settings["tolerance"]} for factor in GUESSES]
+        guesses = [{**settings, "expected_noise": factor * found.noise_sd} for factor in GUESSES]
         _print_guesses(out, [make_plan(level_counts(levels), **guess) for guess in guesses])
 
 
