@@ -100,6 +100,7 @@ def test_a_plan_for_a_tolerance_where_the_noise_is_not_known() -> None:
         likely, worst = found.runs_if_few_matter, found.worst_case_runs
         days = f"{math.ceil(likely / 7):,} {math.ceil(worst / 7):,}"
         assert f" {noise:g} {likely:,} {worst:,} {days} " in printed
+    assert said("plan --levels 3x4 --tolerance 5% --baseline-outcome 10 --per-day 7") == printed
     expected = said("plan --levels 3x4 --tolerance .5 --expected-noise 2")
     assert f"{worst:,} the adaptive solver, at most" in expected
     assert found == levers.plan([3] * 4, tolerance=0.5, expected_noise=2.0)
