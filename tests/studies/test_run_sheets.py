@@ -141,8 +141,9 @@ def test_runs_of_another_study_can_be_imported(tmp_path: Path) -> None:
 
 def test_a_factor_cannot_be_called_study_any_more() -> None:
     with pytest.raises(InvalidSpaceError, match="'Study'"):
-        StudySpec(Space.of({"Study": [1, 2], "heat": [1, 2]}), tolerance=0.5, noise_sd=1.0)
-    old = Space.of({"Study": ["a", "b"], "heat": [1, 2]})  # of a study from before: its sheets have no stamp
+        begun("oven", space={"Study": [1, 2], "heat": [1, 2]})
+    old = Space.of({"Study": ["a", "b"], "heat": [1, 2]})  # of a study from before: it goes on, without a stamp
+    assert StudySpec(old, tolerance=0.5, noise_sd=1.0).space == old
     text = sheet_text(old, trials=[0], blocks=[1], codes=[[0, 1]], study="oven #1234")
     assert text == "trial,block,Study,heat,outcome\n0,1,a,2,\n"
 

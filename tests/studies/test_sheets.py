@@ -428,6 +428,7 @@ def independent(data: bytes) -> list[tuple[int, float | None, list[int]]]:
 def independent_code(factor: Factor, cell: str | None) -> int:
     if cell is None:
         return FREE
+    cell = "false" if cell.lower() == "falso" else cell  # as a spreadsheet in Rome has it, one letter from Excel's
     for code, level in enumerate(factor.levels):
         if isinstance(level, bool | str):
             if cell == level or (isinstance(level, bool) and cell.lower() == str(level).lower()):

@@ -23,7 +23,7 @@ from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
 from levers.studies.space_text import absolute_tolerance
-from levers.studies.spec import StudySpec
+from levers.studies.spec import RESERVED, StudySpec, check_reserved
 from levers.studies.storage.base import Storage, check_name, encoded
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
@@ -134,6 +134,7 @@ def create_study(
     """
     check_name(name)
     levers = Space.of(space)
+    check_reserved(levers, RESERVED)  # a study from before, gone on with under other terms, may have a factor `study`
     given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "max_runs": max_runs, "aim": aim}
     given |= options
     known = option_names(algorithm)

@@ -1,6 +1,6 @@
 """What a study is asked to find, fixed when it is created."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -57,11 +57,7 @@ class StudySpec:
         check_count("seed", self.seed, 0)
         if self.block_size is not None:
             check_count("block_size", self.block_size)
-        reserved = [name for name in self.space.names if name.strip().lower() in RESERVED]
-        if reserved:
-            raise InvalidSpaceError(
-                f"a factor of a study cannot be called {reserved[0]!r}: run sheets use that column; rename it"
-            )
+        check_reserved(self.space, COLUMNS)
         if self.baseline_outcome is not None:
             check_number("baseline_outcome", self.baseline_outcome)
         if self.inner_baseline is not None and min(self.inner_baseline) < 0:
@@ -206,6 +202,20 @@ def _term(name: str, value: Any) -> str:
     if value is None:
         return "not known" if name == "noise_sd" else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def check_reserved(space: Space, reserved: Collection[str]) -> None:
+    """Refuse factors that are called like another column.
+
+    >>> check_reserved(Space.of({"Trial": [1, 2]}), RESERVED)
+    Traceback (most recent call last):
+    levers.errors.InvalidSpaceError: a factor of a study cannot be called 'Trial': run sheets use that column; rename it
+    """
+    taken = [name for name in space.names if name.strip().lower() in reserved]
+    if taken:
+        raise InvalidSpaceError(
+            f"a factor of a study cannot be called {taken[0]!r}: run sheets use that column; rename it"
+        )
 
 
 def check_names(space: Space) -> None:

@@ -20,7 +20,7 @@ _FRESH = 0.1  # more new outcomes than this share of those before are compared w
 class Outlook:
     """What a study's runs so far say of further ones, kept between outcomes that come one by one.
 
-    Working it out takes a fit. It serves as long as few outcomes are new, and none was corrected.
+    Working it out takes a fit. It serves as long as few outcomes are new, and nothing else has changed.
     """
 
     choices: Choices
@@ -115,7 +115,7 @@ def _sources(state: StudyState, n_runs: int) -> Numbers:
 
 
 def _changes(state: StudyState) -> int:
-    return len(state.corrections) + len(state.past)
+    return len(state.corrections) + len(state.exclusions) + len(state.restatements) + len(state.past)
 
 
 def _far(state: StudyState, values: Values, limits: Limits) -> list[int]:
