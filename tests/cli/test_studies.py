@@ -381,7 +381,6 @@ def test_narrow_screens(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"tolerance": 0.5, "certificate": "proven"}, "The choice was made on fresh runs of the selection"),
         ({"tolerance": 0.2}, "A level that was ruled out is not run again"),
-        ({"budget": 12}, "The choice was made by a fit that shrinks effects"),
     ],
 )
 def test_negative_losses_are_explained(here: Path, settings: dict[str, Any], why: str) -> None:

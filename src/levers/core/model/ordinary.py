@@ -28,11 +28,13 @@ _NO_NOISE = 1e-13  # residual squares that are a smaller share of all squares ar
 class Fitted:
     """The additive fit that a choice was made by, and the effects it compared where they are not least squares.
 
-    `shrunken` are effects of all levels in a row, drawn towards 0 where runs are few.
+    `shrunken` are effects of all levels in a row, drawn towards 0 where runs are few. `chosen_rows` says that later
+    runs were chosen by earlier outcomes, so that errors are not quite those of rows planned in advance.
     """
 
     fit: Fit
     shrunken: Numbers | None = None
+    chosen_rows: bool = False
 
     @property
     def effects(self) -> Numbers:
@@ -123,13 +125,14 @@ def gain_margin(
     fixed: Sequence[int],
     noise: Noise,
     rng: np.random.Generator,
+    tail: float = (1 - LEVEL) / 2,
 ) -> float:
     """By how much the gain over a fixed setting may be overestimated for a setting that was chosen by its estimate.
 
     For all settings x at once the error of the gain is at most sum_k max_j (e_kj - e_kb), with e_kj the error of level
     j of factor k and b the fixed level: normal with the fit's covariance, over sqrt(chi2 / dof) where the noise is
-    estimated. The margin is that sum's quantile for a tail of half of 1 - LEVEL, from draws. `places` are each factor's
-    levels among all levels of the fit, a row for every choice, as `Choices.places` has them.
+    estimated. The margin is that sum's quantile for this tail, from draws. `places` are each factor's levels among all
+    levels of the fit, a row for every choice, as `Choices.places` has them.
 
     >>> from levers.core.model.moments import Moments
     >>> fit = Fit(Moments.empty([2]).add([[0], [1]] * 50, [0.0, 1.0] * 50))
@@ -148,4 +151,4 @@ def gain_margin(
     for rows, level in zip(places, fixed, strict=True):
         used = rows[(counts[rows] > 0).all(axis=1)]
         total += errors[:, used].sum(axis=2).max(axis=1) - errors[:, rows[level]].sum(axis=1)
-    return float(np.quantile(total, (1 + LEVEL) / 2))
+    return float(np.quantile(total, 1 - tail))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from levers.core.model.choices import Choices
 from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
-from levers.core.model.ordinary import FactorTest, Fitted, Noise, factor_test, gain_margin
+from levers.core.model.ordinary import LEVEL, FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
 from levers.core.space import Codes
 from levers.studies.state import StudyState
@@ -26,6 +26,10 @@ _MOST_WITH_CONSTANTS = 2_000
 
 _SEED = 0
 """Where the draws behind the margin of a gain begin: the same runs always show the same number."""
+
+_TAIL_OF_CHOSEN_ROWS = 0.5
+"""What the tail is multiplied with where rows were chosen by outcomes: without it gains were shown too often
+(docs/decisions/0026)."""
 
 Span = tuple[float, float] | None
 
@@ -209,7 +213,9 @@ class Estimates:
         half = self._noise.half_width(variance)
         rng = np.random.default_rng(_SEED)
         # never less than if one setting had been fixed, whatever the draws say
-        margin = max(gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng), half)
+        tail = (1 - LEVEL) / 2 * (_TAIL_OF_CHOSEN_ROWS if self.fitted.chosen_rows else 1.0)
+        margin = gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng, tail)
+        margin = max(margin, half)
         wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
         return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0)
 

@@ -650,7 +650,7 @@ class Pooled(Algorithm):
         if state.rho is None:
             return None
         shrinks = self.aim == BEST or state.noise_bound is None
-        return Fitted(state.fit, self.posterior(state).mean if shrinks else None)
+        return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
 
     def _look_inside(self, state: PooledState, n_told: int) -> int:
         """Runs of the block under way at the last planned look that was reached; 0 before the first."""
