@@ -148,7 +148,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
             "provisos doubts predicted low high gain p_values"
         )
-        said = {name: own.get(name, getattr(found, name)) for name in names.split()}
+        said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
         say_json({**said, "effects": study.effects()})
     if found.doubts:
         if study.is_held:
