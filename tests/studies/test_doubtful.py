@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import levers
-from levers.algorithms.base import Remark
+from levers.algorithms.base import PAST, Remark
 from levers.errors import StudyError, TrialError
 from levers.studies import events, log
 from levers.studies.analysis.describe import words
@@ -275,6 +275,18 @@ class TestRestate:
         tell(study)
         assert study.status().n_complete == 60
         assert [block.role for block in study.state.blocks[: study.state.restated]] == [AS_RUN] * study.state.restated
+        same(study.state, refolded(study))
+
+    def test_runs_that_were_imported_since_count_once(self) -> None:
+        study = tell(new(tolerance=0.3), 22)
+        study.import_runs([{"heat": "low", "speed": 1}] * 2, [70.0, 70.5], "last year")
+        study.restate(budget=60)
+        study.import_runs([{"heat": "mid", "speed": 3}] * 3, [72.1, 71.9, 72.4], "this year")
+        block = study.state.open_block
+        assert block is not None
+        tell(study, block.n_runs + 2)
+        study.correct(1, 70.2, "typo")
+        assert dict(study.finish().runs_by_stage)[PAST] == 5
         same(study.state, refolded(study))
 
     def test_the_noise(self) -> None:

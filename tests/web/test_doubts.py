@@ -86,6 +86,7 @@ def test_the_trial_is_excluded_and_the_study_goes_on(client: TestClient, storage
     study = held(storage)
     page = client.get(at("oven", f"/trials/{TYPO}")).text
     tidy(page)
+    assert 'id="trial-doubt-1"' in page
     assert 'id="exclude-one"' in page
     assert 'id="correct-one"' in page
     wrong = post(client, at("oven", "/exclude"), {"trial": TYPO, "reason": " "})

@@ -109,17 +109,17 @@ def continuing(state: StudyState, n_runs: int | None, reason: str) -> list[Event
 
 def restating(state: StudyState, spec: StudySpec, changes: tuple[str, ...], reason: str) -> list[Event]:
     """All runs so far under other terms, and the next block unless that is the end."""
-    known = _afresh(state, spec, len(state.blocks))
+    known = _afresh(state, spec, len(state.blocks), len(state.past))
     return [Restated(spec, known, changes, reason), *_opening(spec, known, len(state.blocks))]
 
 
-def _afresh(state: StudyState, spec: StudySpec, n_blocks: int) -> Any:
-    """What the outcomes of the first blocks, and all imports, say to an algorithm that begins with them.
+def _afresh(state: StudyState, spec: StudySpec, n_blocks: int, n_past: int) -> Any:
+    """What the outcomes of the first blocks and imports say to an algorithm that begins with them.
 
     Each block's rows were chosen before its outcomes, so it counts as evidence whatever it was designed for.
     """
     known = spec.solver.start()
-    for past in state.past:
+    for past in state.past[:n_past]:
         known = _absorbed(spec, known, spec.contract(past.codes), past.values, PAST)
     for block in state.blocks[:n_blocks]:
         if block.role != SET_ASIDE:
@@ -163,7 +163,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
     states: list[Any] = []
     if first < state.restated:  # what came before other terms were set is taken in once more, under these
         first = state.restated - 1
-        known = _afresh(state, spec, state.restated)
+        known = _afresh(state, spec, state.restated, state.past_used[state.restated])
         roles.append(state.blocks[first].role)
         states.append(known)
     else:

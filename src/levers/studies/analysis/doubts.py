@@ -69,7 +69,7 @@ class CheckResult:
 def doubts(state: StudyState, with_open: bool = False) -> tuple[Remark, ...]:
     """What speaks against the certificate, most telling first; nothing where no check alarms.
 
-    Runs of complete blocks and imported ones are looked at, with `with_open` also those told of the block under way.
+    Runs of complete rounds and imported ones are looked at, with `with_open` also those told of the round under way.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
@@ -122,7 +122,7 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
     options = dict(state.spec.options)
     match check.kind:
         case "outlier":
-            return _outlier(gathered, check)
+            return _outlier(state, gathered, check)
         case "noise":
             text = (
                 f"residuals have an sd of {size:.3g} where a noise of {state.spec.noise_sd:g} was stated ({seen}): the "
@@ -133,8 +133,8 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
             return _spread(state, gathered, runs, check)
         case "drift":
             text = (
-                f"outcomes change with time inside blocks, which explains {max(size, 0.0):.0%} of what effects leave "
-                f"({seen}): some levels may look better for having been run later; go on in shorter blocks, or restate "
+                f"outcomes change with time inside rounds, which explains {max(size, 0.0):.0%} of what effects leave "
+                f"({seen}): some levels may look better for having been run later; go on in shorter rounds, or restate "
                 "the noise so that it covers the change"
             )
             return Remark(DRIFT, text, p_value=p_value)
@@ -176,11 +176,11 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
     return Remark(EFFECT, text, (name,), p_value=p_value)
 
 
-def _outlier(gathered: GatheredRuns, check: Check) -> Remark:
+def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
     values = ", ".join(f"{gathered.values[run]:g}" for run in check.runs)
     trials = tuple(int(gathered.trial[run]) for run in check.runs if gathered.trial[run] >= 0)
-    blocks = {int(gathered.block[run]) for run in check.runs}
-    block = blocks.pop() + 1 if len(blocks) == 1 and min(blocks) >= 0 else None
+    blocks = set(state.block_numbers(np.array(trials, dtype=np.int64)).tolist())
+    block = blocks.pop() if len(blocks) == 1 else None
     who = (
         f"trial {', '.join(map(str, trials))}" if trials else several(len(check.runs), "imported run", "imported runs")
     )
@@ -198,10 +198,11 @@ def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
         factor = state.fitted[check.factor]
         names, where = (factor.name,), f"at {factor.name}={factor.levels[check.level]}"
     else:
-        assert runs.constants is not None  # groups are levels or blocks
+        assert runs.constants is not None  # groups are levels or rounds
         group = int(gathered.group[np.flatnonzero(runs.constants == check.block)[0]])
-        block = group + 1 if group < len(state.blocks) else None
-        where = f"in block {block}" if block is not None else "of imported runs"
+        where = f"in round {group + 1}" if group < len(state.blocks) else "of imported runs"
+        if group < len(state.blocks) and state.spec.block_size is None:  # else a round has several blocks
+            block = group + 1
     text = (
         f"outcomes {where} spread more than others, with an sd of {check.size:.3g} ({chance(check.p_value)}): "
         "comparisons with them are less sure than the certificate counts; restate the noise by the larger one, or find "
