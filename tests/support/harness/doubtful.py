@@ -196,10 +196,10 @@ def small_effects(size: float) -> Shape:
 
 
 def interacting(alpha: float) -> Shape:
-    """The paper's worlds of ten factors, six of them parents, with interactions of strength alpha."""
+    """The paper's worlds of ten factors, five of them parents, with interactions of strength alpha."""
 
     def world(seed: int) -> World:
-        return random_world(10, 6, np.random.default_rng([seed, 5]), levels=(2, 4), interaction=alpha)
+        return random_world(10, 5, np.random.default_rng([seed, 5]), interaction=alpha)
 
     return Shape(10, world, 1.0, tolerance=1.0)
 

@@ -86,6 +86,8 @@ def _shape(
 
 
 def _claims(looked: Runs, claimed: Claims, noise_sd: float | None) -> list[Check | None]:
+    if claimed.max_parents is None and claimed.min_effect is None:
+        return []
     owners = claimed.owners or tuple(range(looked.n_factors))
     found = claims.Estimated.of(looked.model(), owners, noise_sd)
     if found is None:
