@@ -34,6 +34,7 @@ from levers.studies.analysis.diagnostics import (
     gathered_runs,
     level_now,
 )
+from levers.studies.events import Numbers
 from levers.studies.state import StudyState
 
 SHARES = {
@@ -122,7 +123,7 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
     options = dict(state.spec.options)
     match check.kind:
         case "outlier":
-            return _outlier(gathered, check)
+            return _outlier(state, gathered, check)
         case "noise":
             text = (
                 f"residuals have an sd of {size:.3g} where a noise of {state.spec.noise_sd:g} was stated ({seen}): the "
@@ -176,11 +177,10 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
     return Remark(EFFECT, text, (name,), p_value=p_value)
 
 
-def _outlier(gathered: GatheredRuns, check: Check) -> Remark:
+def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
     values = ", ".join(f"{gathered.values[run]:g}" for run in check.runs)
     trials = tuple(int(gathered.trial[run]) for run in check.runs if gathered.trial[run] >= 0)
-    blocks = {int(gathered.block[run]) for run in check.runs}
-    block = blocks.pop() + 1 if len(blocks) == 1 and min(blocks) >= 0 else None
+    block = _block(state, np.array(trials, dtype=np.int64))
     who = (
         f"trial {', '.join(map(str, trials))}" if trials else several(len(check.runs), "imported run", "imported runs")
     )
@@ -192,6 +192,12 @@ def _outlier(gathered: GatheredRuns, check: Check) -> Remark:
     return Remark(OUTLIER, text, trials=trials, block=block, p_value=check.p_value)
 
 
+def _block(state: StudyState, trials: Numbers) -> int | None:
+    """The block of all these trials as people count it; None where they are of several, or none."""
+    found = np.unique(state.block_numbers(trials))
+    return int(found[0]) if len(found) == 1 else None
+
+
 def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:
     names, block = tuple[str, ...](), None
     if check.factor is not None and check.level is not None:
@@ -199,9 +205,9 @@ def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
         names, where = (factor.name,), f"at {factor.name}={factor.levels[check.level]}"
     else:
         assert runs.constants is not None  # groups are levels or blocks
-        group = int(gathered.group[np.flatnonzero(runs.constants == check.block)[0]])
-        block = group + 1 if group < len(state.blocks) else None
-        where = f"in block {block}" if block is not None else "of imported runs"
+        trials = gathered.trial[runs.constants == check.block]
+        block = _block(state, trials[trials >= 0])
+        where = f"in trials {trials.min()} to {trials.max()}" if trials.min() >= 0 else "of imported runs"
     text = (
         f"outcomes {where} spread more than others, with an sd of {check.size:.3g} ({chance(check.p_value)}): "
         "comparisons with them are less sure than the certificate counts; restate the noise by the larger one, or find "
