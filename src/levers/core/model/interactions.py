@@ -198,6 +198,9 @@ def _explained_squares(model: Additive, pairs: list[tuple[int, int]]) -> Iterato
 
 def _projected(gram: Numbers, counts: Numbers, scores: Numbers) -> tuple[int, float]:
     """The rank of Z^T M Z and u^T (Z^T M Z)^+ u, columns scaled to length 1 first; columns of no runs are left out."""
+    if len(counts) == 1:  # two factors of two levels: most of what large screens are made of
+        rest = float(gram[0, 0])
+        return (1, float(scores[0]) ** 2 / rest) if rest > _ALIASED * float(counts[0]) else (0, 0.0)
     used = np.flatnonzero(counts > 0)
     scale = 1 / np.sqrt(counts[used])
     values, vectors = np.linalg.eigh(gram[np.ix_(used, used)] * np.outer(scale, scale))

@@ -29,7 +29,7 @@ AT_END, AT_LATER_ENDS = 0.7, 0.1
 """The parts of a check's share that are spent where a study ends, first and after it went on."""
 _CONTRADICTED = 0.001  # two-sided p-value below which the stated noise is not used to judge interactions
 _MOST_SUSPECTS = 3  # each is named with those before it allowed for; more would be guessing
-_MOST_BLOCKS = 100  # constants of blocks; later ones share the last
+_MOST_BLOCKS = 300  # constants of blocks; later ones share the last
 _QQ_POINTS = 200
 
 
@@ -91,7 +91,10 @@ class Additivity:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GatheredRuns:
-    """Runs of a study, imported ones first (trial and block -1), then in the order of telling."""
+    """Runs of a study, imported ones first (trial and block -1), then in the order of telling.
+
+    `block` is the round, `group` the part of it, such as a day, that the algorithm compares levels in.
+    """
 
     codes: Codes
     values: Values
@@ -196,17 +199,21 @@ def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity
 def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
     """The runs that count, imported ones first, then in the order of telling."""
     parts: list[tuple[Any, ...]] = []
+    n_groups = 0
+    for b, block in enumerate(state.blocks):
+        if block.role != SET_ASIDE and (with_open or block.role != OPEN):
+            done = np.flatnonzero(~np.isnan(block.values))
+            trial, where = block.holders[done], np.full(len(done), b)
+            ends = np.cumsum(state.spec.solver.block_lengths(state.known[-1], block.n_runs))
+            group = n_groups + np.searchsorted(ends, done, side="right")
+            n_groups += len(ends)
+            told_at = state.trials.told_at[trial]
+            parts.append((block.batch.codes[done], block.values[done], trial, where, group, told_at))
     for i, past in enumerate(state.past):
         n = len(past.values)
         away = np.full(n, -1)
         codes = state.spec.contract(past.codes)
-        parts.append((codes, past.values, away, away, np.full(n, len(state.blocks) + i), np.full(n, -np.inf)))
-    for b, block in enumerate(state.blocks):
-        if block.role != SET_ASIDE and (with_open or block.role != OPEN):
-            done = ~np.isnan(block.values)
-            trial, where = block.holders[done], np.full(int(done.sum()), b)
-            told_at = state.trials.told_at[trial]
-            parts.append((block.batch.codes[done], block.values[done], trial, where, where, told_at))
+        parts.append((codes, past.values, away, away, np.full(n, n_groups + i), np.full(n, -np.inf)))
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros((0, state.spec.inner.n_factors), dtype=np.int16)
@@ -218,9 +225,14 @@ def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
 
 def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
     """The block of each run that has a constant of its own in the fit, from 0; None where all runs share one."""
-    if not state.spec.solver.compares_within_blocks or not len(runs.group):
+    solver = state.spec.solver
+    if not solver.compares_within_blocks or not len(runs.group):
         return None
-    blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
+    group = np.minimum(runs.group, _MOST_BLOCKS - 1)
+    fitted = solver.fitted(state.known[-1])
+    if fitted is not None and fitted.fit.moments.n_blocks <= 1 + len(state.past):
+        group = np.where(runs.block >= 0, -1, runs.group)  # rounds so short that they share one constant
+    blocks = np.unique(group, return_inverse=True)[1].ravel()
     return blocks if blocks.max() > 0 else None
 
 

@@ -34,6 +34,7 @@ from levers.studies.analysis.diagnostics import (
     gathered_runs,
     level_now,
 )
+from levers.studies.events import Numbers
 from levers.studies.state import StudyState
 
 SHARES = {
@@ -179,8 +180,7 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
 def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
     values = ", ".join(f"{gathered.values[run]:g}" for run in check.runs)
     trials = tuple(int(gathered.trial[run]) for run in check.runs if gathered.trial[run] >= 0)
-    blocks = set(state.block_numbers(np.array(trials, dtype=np.int64)).tolist())
-    block = blocks.pop() if len(blocks) == 1 else None
+    block = _block(state, np.array(trials, dtype=np.int64))
     who = (
         f"trial {', '.join(map(str, trials))}" if trials else several(len(check.runs), "imported run", "imported runs")
     )
@@ -192,17 +192,22 @@ def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
     return Remark(OUTLIER, text, trials=trials, block=block, p_value=check.p_value)
 
 
+def _block(state: StudyState, trials: Numbers) -> int | None:
+    """The block of all these trials as people count it; None where they are of several, or none."""
+    found = np.unique(state.block_numbers(trials))
+    return int(found[0]) if len(found) == 1 else None
+
+
 def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:
     names, block = tuple[str, ...](), None
     if check.factor is not None and check.level is not None:
         factor = state.fitted[check.factor]
         names, where = (factor.name,), f"at {factor.name}={factor.levels[check.level]}"
     else:
-        assert runs.constants is not None  # groups are levels or rounds
-        group = int(gathered.group[np.flatnonzero(runs.constants == check.block)[0]])
-        where = f"in round {group + 1}" if group < len(state.blocks) else "of imported runs"
-        if group < len(state.blocks) and state.spec.block_size is None:  # else a round has several blocks
-            block = group + 1
+        assert runs.constants is not None  # groups are levels or blocks
+        trials = gathered.trial[runs.constants == check.block]
+        block = _block(state, trials[trials >= 0])
+        where = f"in trials {trials.min()} to {trials.max()}" if trials.min() >= 0 else "of imported runs"
     text = (
         f"outcomes {where} spread more than others, with an sd of {check.size:.3g} ({chance(check.p_value)}): "
         "comparisons with them are less sure than the certificate counts; restate the noise by the larger one, or find "

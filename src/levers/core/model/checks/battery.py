@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levers.core.model.additivity import MOST_RUNS, even_sample
+from levers.core.model.additivity import MOST_RUNS, Additive, even_sample
 from levers.core.model.checks import claims
 from levers.core.model.checks.check import Check, Positions, Residual, Runs, noise_p_value
-from levers.core.model.checks.nonadditivity import nonadditivity
+from levers.core.model.checks.nonadditivity import bend_of, nonadditivity
 from levers.core.model.checks.order import drift, serial
-from levers.core.model.checks.outliers import CONTRADICTED, outliers
+from levers.core.model.checks.outliers import CONTRADICTED, Outliers, outliers
 from levers.core.model.checks.shape import shape
 from levers.core.model.checks.spread import noise, spread
 from levers.core.model.level_index import Numbers
 
+SEVERAL = 2
+"""Outliers from which they are compared with effects that reinforce each other: a corner of large outcomes is none."""
 MANY_OUTLIERS = 3
 """From so many outliers on the shape of the noise is judged with them: heavy tails look like many outliers."""
 _MOST_CELLS = 8_000_000  # numbers of a basis: runs looked at times parameters
@@ -52,8 +54,7 @@ def check_runs(
     named: tuple[int, ...] = ()
     checks: list[Check | None] = []
     if not few:
-        at = _looked_at(model.residuals, model.fit.rank)
-        found = outliers(Residual.of(model, at), runs.outcomes[at], at, outlier_level, runs.noise_sd)
+        found = _outliers(runs, model, outlier_level)
         named = found.named
         checks += found.checks
     kept = np.setdiff1d(np.arange(runs.n_runs), named)
@@ -77,6 +78,18 @@ def check_runs(
     return tuple(check for check in checks if check is not None)
 
 
+def _outliers(runs: Runs, model: Additive, level: float) -> Outliers:
+    """The outliers, unless they are several and most of them fit once effects may reinforce each other."""
+    at = _looked_at(model.residuals, model.fit.rank)
+    left = Residual.of(model, at)
+    found = outliers(left, runs.outcomes[at], at, level, runs.noise_sd)
+    if len(found.named) < SEVERAL or len(at) < runs.n_runs:
+        return found
+    bent = left.beside(bend_of(model, runs.n_factors))
+    again = outliers(bent, runs.outcomes[at], at, level, None)
+    return again if 2 * len(again.named) <= len(found.named) else found
+
+
 def _shape(
     runs: Runs, looked: Runs, left: Residual, named: Sequence[int], failure_prob: float, noise_is_known: bool
 ) -> Check | None:
@@ -86,6 +99,8 @@ def _shape(
 
 
 def _claims(looked: Runs, claimed: Claims, noise_sd: float | None) -> list[Check | None]:
+    if claimed.max_parents is None and claimed.min_effect is None:
+        return []
     owners = claimed.owners or tuple(range(looked.n_factors))
     found = claims.Estimated.of(looked.model(), owners, noise_sd)
     if found is None:

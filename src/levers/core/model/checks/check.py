@@ -163,6 +163,17 @@ class Residual:
         basis = np.column_stack([self.basis, along])
         return replace(self, values=values, basis=basis, square=square, dof=self.dof - 1)
 
+    def beside(self, column: Numbers) -> "Residual":
+        """What is left with one more column in the model; the same where the model has it already."""
+        along = column - self.basis @ (self.basis.T @ column)
+        length = float(np.sqrt(along @ along))
+        if length <= _ROOM * float(np.sqrt(column @ column)):
+            return self
+        along = along / length
+        values = self.values - along * float(along @ self.values)
+        basis = np.column_stack([self.basis, along])
+        return replace(self, values=values, basis=basis, square=float(values @ values), dof=self.dof - 1)
+
     def explained(self, columns: Numbers) -> tuple[int, float]:
         """The rank and the squares of what columns add to the model: e^T T (T^T M T)^+ T^T e.
 

@@ -11,9 +11,19 @@ from scipy.special import chdtrc, fdtrc
 
 from levers.core.model.additivity import LEAST_DOF, Additive, f_ratio
 from levers.core.model.checks.check import NONADDITIVITY, Check, Residual
+from levers.core.model.level_index import Numbers
 
 BEND_THAT_MATTERS = 0.01
 """The share of the residuals' variance that the bend must explain to matter."""
+
+
+def bend_of(model: Additive, n_factors: int) -> Numbers:
+    """The square of what the effects of each run's levels add up to, about their mean."""
+    theta, starts = np.nan_to_num(model.fit.theta), model.fit.moments.offsets
+    total = np.zeros(len(model.codes))
+    for k in range(n_factors):
+        total += theta[starts[k] + model.codes[:, k]]
+    return np.asarray((total - total.mean()) ** 2)
 
 
 def nonadditivity(model: Additive, left: Residual, n_factors: int, noise_sd: float | None) -> Check | None:
@@ -33,12 +43,7 @@ def nonadditivity(model: Additive, left: Residual, n_factors: int, noise_sd: flo
     """
     if n_factors < 2 or left.is_exact or left.dof <= (LEAST_DOF if noise_sd is None else 0):
         return None
-    theta, starts = np.nan_to_num(model.fit.theta), model.fit.moments.offsets
-    total = np.zeros(len(model.codes))
-    for k in range(n_factors):
-        total += theta[starts[k] + model.codes[:, k]]
-    total -= total.mean()
-    bend = total**2
+    bend = bend_of(model, n_factors)
     q, square = left.explained(bend[:, None])
     if q == 0:
         return None

@@ -1,0 +1,172 @@
+"""What a study says when its outcomes contradict what its certificate rests on: who is named, and what to do."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import levers
+from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, level_now
+from levers.studies.analysis.doubts import SHARES, chance, checks, doubts
+from levers.studies.study import Study
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+"""Outcomes that surprise are what is tested here."""
+SPACE = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "tray": ["A", "B"]}
+EFFECTS = np.array([[0.0, 0.4, 0.8], [0.0, 0.3, 0.1], [0.0, 0.2, 0.0]])
+
+
+def run(study: Study, seed: int = 0, change: Any = None, most: int = 100_000) -> Study:
+    """All runs of a study; `change` may do something to outcomes, given the rows, the trial numbers and a generator."""
+    rng = np.random.default_rng([seed, 3])
+    while study.state.open_block is not None and study.state.n_complete < most:
+        trials = study.ask(100_000)
+        codes = np.array([trial.params.codes for trial in trials])
+        numbers = np.array([trial.number for trial in trials])
+        y = 70 + EFFECTS[np.arange(codes.shape[1]), codes].sum(axis=1) + rng.normal(size=len(trials))
+        if change is not None:
+            y = change(y, codes, numbers, rng)
+        study.tell_many(zip(trials, y.tolist(), strict=True))
+    return study
+
+
+def make(**settings: Any) -> Study:
+    return levers.create_study("line", SPACE, **{"tolerance": 0.8, "noise_sd": 1.0, "seed": 1, **settings})
+
+
+def kinds(study: Study) -> set[str]:
+    return {doubt.kind for doubt in doubts(study.state)}
+
+
+@pytest.mark.parametrize("noise_sd", [1.0, None])
+def test_an_honest_study_is_not_in_doubt_and_all_checks_can_be_read(noise_sd: float | None) -> None:
+    study = run(make(noise_sd=noise_sd))
+    assert doubts(study.state) == ()
+    found = checks(study.state)
+    expected = {"outlier", "spread", "drift", "serial", "shape", "nonadditivity"}
+    assert {result.check.kind for result in found} == expected | ({"noise"} if noise_sd else set())
+    for result in found:
+        assert 0 <= result.check.p_value <= 1
+        assert math.isclose(result.level, AT_END * SHARES[result.check.kind])
+        assert not result.alarms
+        assert result.remark.text
+
+
+def test_a_typo_is_named_with_its_trial_and_block() -> None:
+    def typed(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return np.where(numbers == 5, 10 * y, y)
+
+    for noise_sd in (1.0, None):
+        study = run(make(noise_sd=noise_sd, block_size=4), change=typed, most=300)
+        (doubt,) = doubts(study.state)
+        assert (doubt.kind, doubt.trials, doubt.block) == ("outlier", (5,), 2)
+        assert doubt.p_value is not None
+        assert doubt.p_value < 1e-6
+        assert "trial 5" in doubt.text
+        assert "exclude" in doubt.text
+
+
+def test_a_noise_stated_too_small_is_said_with_both_numbers() -> None:
+    study = run(make(noise_sd=0.5))
+    (doubt,) = doubts(study.state)
+    assert doubt.kind == "noise"
+    assert "0.5" in doubt.text
+    assert "restate the noise" in doubt.text
+
+
+def test_spread_names_its_lever_and_level() -> None:
+    def wide(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return y + np.where(codes[:, 0] == 2, 3.0, 0.0) * rng.normal(size=len(y))
+
+    study = run(make(noise_sd=None, tolerance=0.7), change=wide)
+    found = {doubt.kind: doubt for doubt in doubts(study.state)}
+    assert found["spread"].levers == ("heat",)
+    assert "heat=high" in found["spread"].text
+
+
+def test_days_are_no_doubt_where_they_are_blocks_and_one_where_nobody_said_so() -> None:
+    effects = np.random.default_rng(4).normal(size=400)
+
+    def daily(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return y + 2 * effects[numbers // 8]
+
+    assert kinds(run(make(noise_sd=None, block_size=8), change=daily)) == set()
+    assert "serial" in kinds(run(make(noise_sd=None), change=daily))
+
+
+def test_drift_inside_a_round_is_seen() -> None:
+    def drifting(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return y + 0.06 * numbers
+
+    study = make(noise_sd=None, tolerance=None, budget=60)
+    assert kinds(run(study, change=drifting)) & {"drift", "serial"}
+
+
+def test_claims_about_levers_are_held_against_their_effects() -> None:
+    large = np.array([[0.0, 5.0, 1.0], [0.0, 1.0, 5.0], [0.0, 0.0, 0.0]])
+
+    def louder(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return y + large[np.arange(3), codes].sum(axis=1)
+
+    study = run(make(max_parents=1, tolerance=0.5), change=louder)
+    found = {doubt.kind: doubt for doubt in doubts(study.state)}
+    assert "max_parents" in found
+    assert "at most 1" in found["max_parents"].text
+    assert "max_parents" not in kinds(run(make(max_parents=3, tolerance=0.5), change=louder))
+
+    study = run(make(min_effect=9.0, tolerance=0.3), change=louder)
+    found = {doubt.kind: doubt for doubt in doubts(study.state)}
+    assert found["min_effect"].levers[0] in SPACE
+
+
+def test_an_outcome_whose_logarithm_adds_up_is_said_to_bend() -> None:
+    def grown(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return 30 * np.exp(0.6 * codes.sum(axis=1)) + (y - 70)
+
+    study = run(make(tolerance=None, budget=60, aim="certify", noise_sd=None), change=grown)
+    found = {doubt.kind: doubt for doubt in doubts(study.state)}
+    assert "nonadditivity" in found
+    assert "better together" in found["nonadditivity"].text
+    assert "outlier" not in found
+
+
+def test_an_outlier_is_no_interaction() -> None:
+    for seed in range(8):
+        study = run(make(seed=seed, noise_sd=None), seed, lambda y, c, numbers, rng: np.where(numbers == 7, 7000.0, y), 150)
+        assert kinds(study) == {"outlier"}
+
+
+def test_imported_runs_are_looked_at_and_have_no_place_in_time() -> None:
+    study = make()
+    codes = np.random.default_rng(2).integers(0, 2, (40, 3))
+    rows = [
+        {"heat": SPACE["heat"][a], "speed": SPACE["speed"][b], "tray": SPACE["tray"][c]} for a, b, c in codes.tolist()
+    ]
+    study.import_runs(rows, np.append(np.random.default_rng(5).normal(70, 1, 39), 7000.0).tolist(), "last year")
+    run(study, most=20)
+    (doubt,) = doubts(study.state)
+    assert doubt.kind == "outlier"
+    assert doubt.trials == ()
+    assert "imported" in doubt.text
+
+
+def test_levels_of_alarm_add_up_to_the_share_over_all_looks_and_ends() -> None:
+    study = run(make())
+    state = study.state.copy()
+    assert level_now(state, 1.0) == AT_END
+    ends, looks = [AT_END], []
+    for f in range(2, 400):
+        state.checked_ends = [1] * (f - 1)
+        ends.append(level_now(state, 1.0))
+        assert math.isclose(ends[-1], AT_LATER_ENDS / (f * (f - 1)))
+    awaiting = make().state
+    for b in range(1, 400):
+        awaiting.checked_runs = [-1] * (b - 1)
+        looks.append(level_now(awaiting, 1.0))
+    assert 0.97 <= sum(ends) + sum(looks) <= 1.0 + 1e-9
+    assert math.isclose(sum(SHARES.values()), 0.03)
+
+
+def test_numbers_are_said_as_people_read_them() -> None:
+    assert [chance(p) for p in (0.04, 1e-7, 1e-12)] == ["p = 0.04", "p = 1e-07", "p < 1e-9"]
