@@ -11,6 +11,7 @@ from levers.algorithms.base import PAST, Batch, Problem, Verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.sparse.solver import Sparse
+from levers.algorithms.cfs.sparse.state import block_codes
 from levers.algorithms.modl import Modl
 from levers.core.codec import from_json, to_json
 from levers.errors import InvalidSettingError, StateMismatchError
@@ -193,6 +194,24 @@ def test_a_sparse_study_is_restated_as_it_stands() -> None:
     finer = solver_of("sparse", tolerance=0.3)[1]
     again = finer.resume(state)
     assert not again.finished
+    assert finer.verdict(run(finer, world, again, rng)).within <= 0.3
+
+
+def test_a_sparse_study_takes_in_its_own_blocks_and_no_other_runs() -> None:
+    world, solver = solver_of("sparse")
+    rng = np.random.default_rng(8)
+    state = run(solver, world, solver.start(), rng, 2)
+    finer, begin = solver_of("sparse", tolerance=0.3)[1], 0
+    fresh = finer.start()
+    for block in state.blocks:
+        codes = block_codes(block, solver.n_levels, state.leaders, 0, block.n_runs)
+        y = state.outcomes[begin : begin + block.n_runs]
+        assert finer.absorb(fresh, codes, y, PAST) is fresh
+        assert finer.absorb(fresh, codes[1:-2], y[1:-2], "screening") is fresh
+        fresh = finer.absorb(fresh, codes, y, "screening")
+        begin += block.n_runs
+    assert (fresh.n_runs, fresh.found) == (state.n_runs, state.found)
+    again = finer.resume(from_json(to_json(fresh), type(fresh)))
     assert finer.verdict(run(finer, world, again, rng)).within <= 0.3
 
 

@@ -123,6 +123,8 @@ class StudySpec:
             extra["parts"] = self.parts
         if self.block_size is not None and "block_size" in known:
             extra["block_size"] = self.block_size
+        if self.inner_baseline is not None and "baseline" in known:
+            extra["baseline"] = self.inner_baseline
         return {**dict(self.options), **extra}
 
     def choices(self, by_parts: bool) -> Choices:

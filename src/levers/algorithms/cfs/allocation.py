@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.algorithms.cfs.settings import TIED
 from levers.core.designs.search import swap_improved
 from levers.core.model.choices import Choices
 from levers.core.model.posterior import Posterior
@@ -24,9 +25,19 @@ _ROUNDS = 12
 """Rounds of swaps that bring a block's columns together."""
 
 
-def leaders_of(choices: Choices, found: Posterior) -> tuple[int, ...]:
-    """The level of each factor with the largest posterior mean."""
-    return tuple(int(np.argmax(values)) for values in choices.values(found.mean))
+def leaders_of(choices: Choices, found: Posterior, baseline: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The level of each factor with the largest posterior mean; the baseline's, if it is no worse but by rounding.
+
+    >>> equal = Posterior(np.array([0.0, 1.0, 1.0]), np.eye(3), 1.0, 1.0)
+    >>> leaders_of(Choices((3,)), equal), leaders_of(Choices((3,)), equal, [2]), leaders_of(Choices((3,)), equal, [0])
+    ((1,), (2,), (1,))
+    """
+    every = choices.values(found.mean)
+    leaders = [int(np.argmax(values)) for values in every]
+    for k, level in enumerate(baseline or ()):
+        if every[k][leaders[k]] - every[k][level] <= TIED * found.effect_sd:
+            leaders[k] = level
+    return tuple(leaders)
 
 
 def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[NDArray[np.float64]]:

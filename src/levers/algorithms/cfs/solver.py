@@ -33,7 +33,8 @@ class Cfs(Algorithm):
     sub-Gaussian parameter, and `certificate="proven"` is a complete proof. `batch_size` is the most runs asked for at
     a time. `parts` are the levels that a factor's combinations are made of, where some cannot be run. `max_runs` beside
     a tolerance ends a study with what it has by then. `block_size` runs are made together, on a day or a sheet: rounds
-    are whole days, and each day is balanced and has a constant of its own (not with rules that select on fresh runs).
+    are whole days, and each day is balanced and has a constant of its own. The `baseline`, the setting in place today,
+    is run every day and wins ties. Rules that select on fresh runs, or find few parents, do without days and baseline.
 
     >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -58,6 +59,7 @@ class Cfs(Algorithm):
     aim: str | None = None
     max_runs: int | None = None
     block_size: int | None = None
+    baseline: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -104,12 +106,13 @@ class Cfs(Algorithm):
             aim=self.aim or (BEST if self.budget is not None else CERTIFY),
             max_runs=self.max_runs,
             block_size=self.block_size,
+            baseline=self.baseline,
         )
 
     @cached_property
     def pooled_before(self) -> Pooled:
         """The same of studies that were begun when a day was only a number of runs handed out together."""
-        return replace(self.pooled, block_size=None, rules=POOLED_RULES)
+        return replace(self.pooled, block_size=None, baseline=None, rules=POOLED_RULES)
 
     @cached_property
     def sparse(self) -> Sparse:

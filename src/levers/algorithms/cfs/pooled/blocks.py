@@ -1,5 +1,6 @@
 """The rows of a pooled study's blocks where they are more than a design over the levels in play."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,23 +12,26 @@ from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.days import divided_rows
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices
-from levers.core.model.level_index import ActiveLevels
+from levers.core.model.level_index import ActiveLevels, offsets
 from levers.core.model.posterior import posterior
+from levers.core.space import Codes
 
 
 @lru_cache(maxsize=4)
-def allocated_block(choices: Choices, state: PooledState, noise_sd: float | None, n_left: int, seed: int) -> Design:
+def allocated_block(
+    choices: Choices, state: PooledState, noise_sd: float | None, n_runs: int, n_left: int, seed: int
+) -> Design:
     """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
     found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
     shares = allocated_shares(choices, found, n_left)
-    rows = allocated_rows(shares, state.target, np.random.default_rng(seed))
+    rows = allocated_rows(shares, n_runs, np.random.default_rng(seed))
     rows = complementary_rows(rows, choices, state.pooled.information)
     rows.flags.writeable = False
     return Design(rows, choices.n_levels, "allocated")
 
 
 @lru_cache(maxsize=4)
-def tied_block(choices: Choices, state: PooledState, seed: int) -> Design:
+def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> Design:
     """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
     active = tuple(levels if k in state.open_factors else (state.leaders[k],) for k, levels in enumerate(state.active))
     groups = _combinations(choices, active)
@@ -35,9 +39,9 @@ def tied_block(choices: Choices, state: PooledState, seed: int) -> Design:
     varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
     sizes, parts = tuple(len(in_play[i]) for i in varied), choices.sizes
     if state.blocks:
-        design = extending_design(sizes, state.target, seed, parts, varied)
+        design = extending_design(sizes, n_runs, seed, parts, varied)
     else:
-        design = largest_design(sizes, state.target, seed, "thorough")
+        design = largest_design(sizes, n_runs, seed, "thorough")
     rows = np.stack([np.full(design.n_runs, levels[0]) for levels in in_play], axis=1).astype(np.int16)
     for column, i in enumerate(varied):
         rows[:, i] = in_play[i][design.rows[:, column]]
@@ -55,6 +59,53 @@ def divided_block(design: Design, choices: Choices, lengths: tuple[int, ...], se
     ordered = design.rows[divided_rows(rows, sizes, lengths, np.random.default_rng([seed, 2]))]
     ordered.flags.writeable = False
     return Design(ordered, design.sizes, design.kind)
+
+
+def placed_rows(design: Design, n_levels: tuple[int, ...], state: PooledState, begin: int, end: int) -> Codes:
+    """A design's rows from one to another as level positions of all factors; settled ones stay at their leaders."""
+    due = design.rows[begin:end]
+    if design.sizes == n_levels:  # no level is out of play, or the rows are of all factors already
+        return due
+    in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
+    codes: Codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (len(due), 1))
+    codes[:, state.open_factors] = in_play.take(due + offsets(design.sizes)[:-1])
+    return codes
+
+
+def baseline_counts(lengths: Sequence[int], n_before: int, every: int) -> tuple[int, ...]:
+    """How many runs of each part of a round are made at the setting in place today: one in so many, and one at first.
+
+    >>> baseline_counts((8, 8, 8), 0, 8), baseline_counts((8, 8), 24, 16), baseline_counts((4,), 0, 16)
+    ((1, 1, 1), (0, 1), (1,))
+    """
+    ends = n_before + np.cumsum([0, *lengths])
+    counts = np.diff(ends // every)
+    if n_before == 0 and not counts.any():
+        counts[int(np.argmax(lengths))] = 1
+    return tuple(counts.tolist())
+
+
+@lru_cache(maxsize=4)
+def with_baseline(
+    design: Design,
+    n_levels: tuple[int, ...],
+    state: PooledState,
+    baseline: tuple[int, ...],
+    parts: tuple[tuple[int, int], ...],
+    seed: int,
+) -> Design:
+    """A round with runs at the setting in place today: in each part so many among so many other rows."""
+    codes = placed_rows(design, n_levels, state, 0, design.n_runs)
+    rng, found, begin = np.random.default_rng([seed, 3]), [], 0
+    for n_others, n in parts:
+        others = codes[begin : begin + n_others]
+        begin += n_others
+        found.append(
+            np.insert(others, rng.integers(n_others + 1, size=n), np.asarray(baseline, dtype=np.int16), axis=0)
+        )
+    rows = np.concatenate(found)
+    rows.flags.writeable = False
+    return Design(rows, n_levels, design.kind)
 
 
 def _combinations(choices: Choices, active: ActiveLevels) -> list[Combinations]:

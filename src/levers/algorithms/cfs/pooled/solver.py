@@ -27,7 +27,14 @@ from levers.algorithms.base import (
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
-from levers.algorithms.cfs.pooled.blocks import allocated_block, divided_block, tied_block
+from levers.algorithms.cfs.pooled.blocks import (
+    allocated_block,
+    baseline_counts,
+    divided_block,
+    placed_rows,
+    tied_block,
+    with_baseline,
+)
 from levers.algorithms.cfs.pooled.certificate import PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.state import PooledState
@@ -51,7 +58,7 @@ from levers.core.model.evidence import (
     level_mask,
     noise_upper_bound,
 )
-from levers.core.model.level_index import all_levels, offsets
+from levers.core.model.level_index import all_levels
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Fitted
 from levers.core.model.pooled import PooledSums
@@ -60,7 +67,7 @@ from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
-_LATER_OPTIONS = ("max_runs", "block_size")
+_LATER_OPTIONS = ("max_runs", "block_size", "baseline")
 """Options that verdicts of earlier versions do not name."""
 
 
@@ -70,8 +77,9 @@ class Pooled(Algorithm):
 
     `parts` says what the levels of factors are made of that forbidden combinations tie together. With `max_runs` a
     study that has not certified its tolerance by then ends with what it has. `block_size` runs are made together, on a
-    day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. `rules`
-    are those of the version that began the study.
+    day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. At the
+    `baseline`, the setting in place today, a run is made every day; where nothing is better, its level is chosen.
+    `rules` are those of the version that began the study.
 
     >>> from levers import Problem, Space
     >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -93,6 +101,7 @@ class Pooled(Algorithm):
     aim: str = CERTIFY
     max_runs: int | None = None
     block_size: int | None = None
+    baseline: tuple[int, ...] | None = None
     rules: int = DAY_RULES
 
     def __post_init__(self) -> None:
@@ -114,6 +123,8 @@ class Pooled(Algorithm):
                 )
         if self.block_size is not None:
             check_count("block_size", self.block_size)
+        if self.baseline is not None:
+            _ = self.space.assignment(self.baseline)  # which refuses what is no setting
         check_failure_prob(self.failure_prob)
         check_count("most_cells", self.most_cells)
         # of the longest study that may come up, as far as is known before the first run
@@ -180,7 +191,7 @@ class Pooled(Algorithm):
         return PooledState(
             target=self.first_block,
             active=all_levels(self.n_levels),
-            leaders=(0,) * len(self.n_levels),
+            leaders=self.baseline or (0,) * len(self.n_levels),
             pooled=PooledSums.empty(self.choices.sizes),
             block=Moments.empty(self.choices.sizes),
             noise_bound=self.problem.noise_sd,
@@ -209,19 +220,45 @@ class Pooled(Algorithm):
 
     def design(self, state: PooledState, seed: int) -> Design:
         """The design of the current round, from its seed: always the same one. Rows are in the order of days."""
-        design = self._undivided(state, seed)
-        lengths = self.block_lengths(state, design.n_runs)
-        return design if len(lengths) == 1 else divided_block(design, self.choices, lengths, seed)
+        parts = self._parts(state)
+        design = self._undivided(state, sum(n for n, _ in parts), seed)
+        if sum(n for n, _ in parts) != design.n_runs:  # whole copies of an array
+            parts = tuple((n, 0) for n in self.block_lengths(state, design.n_runs))
+        if len(parts) > 1:
+            design = divided_block(design, self.choices, tuple(n for n, _ in parts), seed)
+        if self.baseline is None or not any(n for _, n in parts):
+            return design
+        return with_baseline(design, self.n_levels, state, self.baseline, parts, seed)
 
-    def _undivided(self, state: PooledState, seed: int) -> Design:
+    def _parts(self, state: PooledState) -> tuple[tuple[int, int], ...]:
+        """For each part of the round under way, how many rows of a design it has, and how many at the baseline."""
+        lengths = self.block_lengths(state, state.target)
+        none = tuple((n, 0) for n in lengths)
+        if self.baseline is None:
+            return none
+        most, every = self.plan.most_runs, self._baseline_every
+        if most is not None and most * (1 - 1 / every) < settings.RUNS_BEFORE_BASELINE * self.choices.n_parameters + 2:
+            return none  # every run is needed to tell levels apart
+        counts = baseline_counts(lengths, state.n_runs - state.n_past, every)
+        return tuple((length - n, n) for length, n in zip(lengths, counts, strict=True))
+
+    @property
+    def _baseline_every(self) -> int:
+        """The setting in place today is one run in so many: one a day, unless days are very short."""
+        size = self.block_size
+        if size is None:
+            return settings.BASELINE_EVERY
+        return size * math.ceil(settings.SHORT_DAY / size)
+
+    def _undivided(self, state: PooledState, n_runs: int, seed: int) -> Design:
         if self.aim == BEST and state.rho is not None:
             left = max(self._left(state) or 0, state.target)
-            return allocated_block(self.choices, state, self.problem.noise_sd, left, seed)
+            return allocated_block(self.choices, state, self.problem.noise_sd, n_runs, left, seed)
         if self.choices.is_tied:
-            return tied_block(self.choices, state, seed)
+            return tied_block(self.choices, state, n_runs, seed)
         if state.blocks:
-            return extending_design(state.open_sizes, state.target, seed, self.n_levels, state.open_factors)
-        return largest_design(state.open_sizes, state.target, seed, "thorough")
+            return extending_design(state.open_sizes, n_runs, seed, self.n_levels, state.open_factors)
+        return largest_design(state.open_sizes, n_runs, seed, "thorough")
 
     def ask(self, state: PooledState, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
@@ -236,13 +273,7 @@ class Pooled(Algorithm):
 
     def _rows(self, state: PooledState, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
-        due = design.rows[state.n_done : state.n_done + most]
-        if design.sizes == self.n_levels:  # no level is out of play, or the rows are of all factors already
-            return due
-        in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
-        codes: Codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (len(due), 1))
-        codes[:, state.open_factors] = in_play.take(due + offsets(design.sizes)[:-1])
-        return codes
+        return placed_rows(design, self.n_levels, state, state.n_done, state.n_done + most)
 
     def tell(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
         """Add runs to the block; when it is complete, decide."""
@@ -268,9 +299,12 @@ class Pooled(Algorithm):
         """
         y = self.accept(batch, outcomes)
         self.check_due(not state.finished and state.seed is None and batch.stage == BLOCK)
+        set_here = batch.codes
+        if self.baseline is not None:
+            set_here = set_here[(set_here != np.asarray(self.baseline)).any(axis=1)]
         for k, levels in enumerate(state.active if self.aim == CERTIFY else ()):
             allowed = levels if k in state.open_factors else (state.leaders[k],)
-            if not np.isin(batch.codes[:, k], allowed).all():
+            if not np.isin(set_here[:, k], allowed).all():
                 raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
         design = self.design(state, batch.focus) if batch.focus is not None else None
         if design is not None and np.array_equal(self._rows(state, design, design.n_runs), batch.codes):
@@ -359,7 +393,7 @@ class Pooled(Algorithm):
         state, evidence, _ = self._assessed(self._tuned(state))
         ended = self._ended(state, evidence)
         if ended.certified is None:
-            ended = replace(ended, leaders=leaders_of(self.choices, self.posterior(ended)))
+            ended = replace(ended, leaders=leaders_of(self.choices, self.posterior(ended), self.baseline))
         return ended
 
     def extend(self, state: PooledState, n_runs: int | None) -> PooledState:
@@ -502,7 +536,7 @@ class Pooled(Algorithm):
         if self.aim == BEST or now is None:
             return self._with_posterior(state, now), evidence, now
         if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
-            return replace(state, leaders=tuple(now.leaders.tolist())), evidence, now
+            return replace(state, leaders=self._leaders(state, evidence, now)), evidence, now
         active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
         dropped = tuple(
             Elimination(k, level, state.n_runs, float(evidence.estimates[k, now.leaders[k], level]))
@@ -513,7 +547,7 @@ class Pooled(Algorithm):
         state = replace(
             state,
             active=active,
-            leaders=tuple(now.leaders.tolist()),
+            leaders=self._leaders(state, evidence, now),
             parents=tuple(np.flatnonzero(now.parents).tolist()),
             closed=tuple(np.flatnonzero(~now.open).tolist()),
             upper_loss=_finite(now.upper_loss),
@@ -521,10 +555,22 @@ class Pooled(Algorithm):
         )
         return state, evidence, now
 
+    def _leaders(self, state: PooledState, evidence: Evidence, now: Standing) -> tuple[int, ...]:
+        """The levels ahead by the fit; that of the setting in place today, where another is ahead by rounding only, or
+        where its factor is known not to matter."""
+        leaders: list[int] = now.leaders.tolist()
+        for k, level in enumerate(self.baseline or ()):
+            ahead, known = evidence.estimates[k, leaders[k], level], evidence.information[k, leaders[k], level]
+            tied = ahead * math.sqrt(known) <= settings.TIED * (state.noise_sd or 0.0)
+            settled = not now.open[k] and not now.parents[k]
+            if now.active[k, level] and (tied or settled):
+                leaders[k] = level
+        return tuple(leaders)
+
     def _with_posterior(self, state: PooledState, now: Standing | None) -> PooledState:
         """The leaders by the posterior. Nothing is dropped for good, any level may come back: what is in play matters
         for the certificate alone."""
-        leaders = leaders_of(self.choices, self.posterior(state))
+        leaders = leaders_of(self.choices, self.posterior(state), self.baseline)
         if now is None:
             return replace(state, leaders=leaders)
         in_play = tuple(
@@ -558,6 +604,8 @@ class Pooled(Algorithm):
             return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
         if (left is not None and left <= 0) or state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
+        if self.baseline is not None:
+            more *= 1 + 1 / self._baseline_every  # runs that hardly tell levels in play apart
         target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
         return replace(state, target=plan.whole(min(max(target, settings.LEAST_BLOCK), most), left))
@@ -640,7 +688,9 @@ class Pooled(Algorithm):
             return None
         now = self.standing(state, evidence)
         leaders = (
-            tuple(now.leaders.tolist()) if self.aim == CERTIFY else leaders_of(self.choices, self.posterior(state))
+            tuple(now.leaders.tolist())
+            if self.aim == CERTIFY
+            else leaders_of(self.choices, self.posterior(state), self.baseline)
         )
         upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
         return replace(state, leaders=leaders, upper_loss=upper)

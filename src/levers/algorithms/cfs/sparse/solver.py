@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from levers.algorithms.base import (
     CHUNK,
     LENGTH_CHOSEN,
+    PAST,
     STOPPED_EARLY,
     Algorithm,
     Batch,
@@ -85,9 +86,9 @@ BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
 class Sparse(Algorithm):
     """At most `max_parents` of very many factors matter: find them in random columns, and settle them.
 
-    `batch_size` is the most runs asked for at a time, `max_runs` the most of the whole study. Runs that were not asked
-    for are left out (`absorbs_runs`): the proof that no factor is found by mistake needs columns that were shuffled
-    independently of everything else.
+    `batch_size` is the most runs asked for at a time, `max_runs` the most of the whole study. Runs that are no whole
+    block of the study are left out (see `absorb`): the proof that no factor is found by mistake needs columns that were
+    shuffled independently of everything else.
 
     >>> from levers import Problem, Space
     >>> sparse = Sparse(Problem(Space.sized([3] * 100), 0.5, 0.1, 1.0), max_parents=2, batch_size=8)
@@ -245,13 +246,32 @@ class Sparse(Algorithm):
         try:
             return self.tell(state, batch, y)
         except OutcomeMismatchError:
-            block = replace(self.block(state, batch.focus or 0), n_runs=batch.n_runs)
-            varied = block.varied(self.n_levels)
-            self.check_due(batch.stage == (SELECTION if block.closed else SCREENING))
-            still = np.delete(batch.codes == np.array(state.leaders), varied, axis=1).all()
-            if not still or not is_balanced(batch.codes[:, varied], block, self.n_levels):
+            block = self._as_stored(state, batch)
+            self.check_due(batch.stage == (SELECTION if block is not None and block.closed else SCREENING))
+            if block is None:
                 raise OutcomeMismatchError("these rows are not of the block that is due: it is balanced") from None
-            return self._take(state, replace(block, rows=batch.codes[:, varied]), y)
+            return self._take(state, block, y)
+
+    def _as_stored(self, state: SparseState, batch: Batch) -> SparseBlock | None:
+        """The rows of a batch as the block that is due; None where they cannot be that."""
+        block = replace(self.block(state, batch.focus or 0), n_runs=batch.n_runs)
+        varied = block.varied(self.n_levels)
+        still = np.delete(batch.codes == np.array(state.leaders), varied, axis=1).all()
+        if not still or not is_balanced(batch.codes[:, varied], block, self.n_levels):
+            return None
+        return replace(block, rows=batch.codes[:, varied])
+
+    def absorb(
+        self, state: SparseState, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None
+    ) -> SparseState:
+        """Whole blocks of the study itself, as if they had been asked for now; all other runs are left out.
+
+        A block that another decision came before is left out too, if its columns are not those of random balanced ones.
+        """
+        batch = Batch(np.asarray(codes, dtype=np.int16), stage)
+        y = self.accept(batch, outcomes)
+        block = None if stage == PAST or state.under_way is not None else self._as_stored(state, batch)
+        return state if block is None else self._take(replace(state, finished=False, stopped=False), block, y)
 
     def _take(self, state: SparseState, block: SparseBlock, y: Numbers) -> SparseState:
         partial = np.concatenate([state.partial, y])
