@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,8 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
         if finished or sample.stem in SAME_RULES:  # else its later blocks are designed by other rules than then
             assert (found.assignment, found.n_runs) == (was.assignment, was.n_runs)
             assert found.tolerance == pytest.approx(was.tolerance)  # the last digits differ between processors
-        if sample.stem in SAME_RULES:
-            assert found.statement == was.statement
+        if sample.stem in SAME_RULES:  # what speaks against them was not looked for then
+            assert replace(found, doubts=()).statement == replace(was, doubts=()).statement
         assert study.trials_dataframe().height > 0
 
 

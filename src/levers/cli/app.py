@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
     "plan": (
         "research:plan",
-        "Say how many runs a study takes and how far from the limits that is, or what a budget of runs will do.",
+        "Say what the runs that you can make will do, or how many it takes to be close enough to the best.",
     ),
     "compare": ("research:compare", "Compare algorithms on the same random worlds of the paper."),
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
@@ -51,7 +51,10 @@ COMMANDS = {
     "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3: not finished; 4: in doubt."),
     "finish": ("course:finish", "End a study now: the verdict, with what is certified by the runs made so far."),
     "continue": ("course:go_on", "Go on with a study that has come to its end: one more round of runs."),
-    "restate": ("course:restate", "Change what is asked for, or known, under way; all runs so far count."),
+    "restate": (
+        "course:restate",
+        "Change what is asked for, or known, under way; all runs so far count under the new terms.",
+    ),
     "trials": ("results:trials", "List the trials."),
     "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),
     "export": (

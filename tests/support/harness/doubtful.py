@@ -242,9 +242,7 @@ def broken_kinds() -> Iterator[Kind]:
         Kind("sd doubled at one level", wider(2.0)),
         Kind("sd tripled at one level", wider(3.0)),
     ]
-    both += [
-        Kind(f"max_parents 2, true {n}", shapes=(many_parents(n),), settings={"max_parents": 2}) for n in (4, 8)
-    ]
+    both += [Kind(f"max_parents 2, true {n}", shapes=(many_parents(n),), settings={"max_parents": 2}) for n in (4, 8)]
     for shape in (parents_shape(3, 3, 1.0), parents_shape(10, 3, 0.5)):
         claimed = {"max_parents": max(shape.n_factors // 3, 1)}
         both.append(Kind(f"max_parents a third of K={shape.n_factors}, at the edge", shapes=(shape,), settings=claimed))
