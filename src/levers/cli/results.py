@@ -53,6 +53,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {several(found.n_excluded, 'outcome does', 'outcomes do')} not count")
     for line in doubt_lines(found.doubts):
         typer.echo(f"  {line}")
+    if found.n_checked and not found.doubts:
+        typer.echo(f"  checked at {several(found.n_checked, 'run', 'runs')}: no doubt")
     finished = found.state != "running"
     typer.echo("  no runs to go" if finished else f"  {found.to_go}")
     if found.note is not None:

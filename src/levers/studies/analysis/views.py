@@ -106,6 +106,7 @@ class Status:
     updated_at: float
     note: str | None = None
     n_excluded: int = 0
+    n_checked: int = 0
     doubts: tuple[Remark, ...] = ()
 
 
@@ -170,6 +171,7 @@ def status(name: str, state: StudyState) -> Status:
         updated_at=state.updated_at,
         note=_advice(state, to_go.likely),
         n_excluded=len(state.exclusions),
+        n_checked=state.checked_runs[-1] if state.checked_runs else 0,
         doubts=doubts(state),
     )
 
@@ -251,6 +253,10 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
+    if state.checked_runs and not state.doubts:
+        runs = several(state.checked_runs[-1], "run was", "runs were")
+        text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
+        yield Remark("checked", text)
     if state.spec.is_merged:
         merging = state.spec.merging
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}
