@@ -1,5 +1,6 @@
 """Studies that doubt, are ended, go on, leave outcomes out and change their terms: the fold, and what follows."""
 
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -13,7 +14,7 @@ from levers.studies import events, log
 from levers.studies.analysis.describe import words
 from levers.studies.library import create_study
 from levers.studies.log import freeze, thaw
-from levers.studies.state import AS_RUN, OPEN, StudyState, Trial, TrialState
+from levers.studies.state import AS_RUN, OPEN, SET_ASIDE, StudyState, Trial, TrialState
 from levers.studies.study import Study
 
 SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4]}
@@ -398,6 +399,62 @@ def test_a_study_goes_on_from_a_snapshot_as_from_its_log(tmp_path: Any, monkeypa
     ):
         change(levers.load_study("oven", url))
         same(levers.load_study("oven", url).state, refolded(study))
+
+
+WALKS: tuple[dict[str, Any], ...] = (
+    {"tolerance": 0.5},
+    {"tolerance": 0.6, "block_size": 4, "noise_sd": None},
+    {"tolerance": None, "budget": 40},
+    {"tolerance": 0.6, "forbidden": [{"heat": "high", "speed": 4}]},
+    {"tolerance": 0.8, "min_effect": 1.5},
+    {"tolerance": 0.8, "max_parents": 1},
+)
+
+
+def act(study: Study, what: str, rng: np.random.Generator) -> None:
+    """Something that people do to a study."""
+    trial, n = int(rng.integers(max(study.state.trials.n_trials, 1))), study.state.n_complete
+    match what:
+        case "tell":
+            tell(study, int(rng.integers(1, 20)))
+        case "typo":
+            tell(study, 1, typo=study.state.fresh)
+        case "exclude":
+            study.exclude(trial, "went wrong")
+        case "correct":
+            study.correct(trial, float(70 + rng.normal()), "typo")
+        case "fail":
+            for out in study.ask(1):
+                study.fail(out, "lost")
+        case "import":
+            study.import_runs([{"heat": "mid", "speed": 3}], [float(70 + rng.normal())], "last year")
+        case "finish":
+            study.finish("enough")
+        case "go on":
+            study.go_on(int(rng.integers(1, 12)))
+        case "restate":
+            study.restate(**rng.choice([{"budget": n + 12}, {"tolerance": 0.7}, {"noise_sd": None}, {"noise_sd": 1.2}]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_done_in_whatever_order(seed: int) -> None:
+    """The log tells the whole state, counts agree, the verdict counts what counts, and there is one at any time."""
+    rng, study = np.random.default_rng(seed), new(**WALKS[seed])
+    whats = ("tell", "tell", "tell", "typo", "exclude", "correct", "fail", "import", "finish", "go on", "restate")
+    for _ in range(16):
+        with suppress(levers.errors.LeversError):
+            act(study, str(rng.choice(whats)), rng)
+        state = study.state
+        same(state, refolded(study))
+        n = state.trials.n_trials
+        counted = np.isin(state.trials.block[:n], [i for i, b in enumerate(state.blocks) if b.role != SET_ASIDE])
+        complete = state.trials.state[:n] == TrialState.COMPLETE
+        assert state.n_complete == (counted & complete).sum()
+        if study.is_finished:
+            assert study.verdict().n_runs == state.n_complete
+    if not tell(study, 50).is_finished:  # a typo may ask for very many runs
+        study.finish()
+    assert study.verdict().n_runs == study.state.n_complete
 
 
 def test_the_log_says_what_was_done() -> None:
