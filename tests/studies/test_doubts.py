@@ -132,10 +132,11 @@ def test_an_outcome_whose_logarithm_adds_up_is_said_to_bend() -> None:
 
 
 def test_an_outlier_is_no_interaction() -> None:
+    def typed(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return np.where(numbers == 7, 7000.0, y)
+
     for seed in range(8):
-        study = run(
-            make(seed=seed, noise_sd=None), seed, lambda y, c, numbers, rng: np.where(numbers == 7, 7000.0, y), 150
-        )
+        study = run(make(seed=seed, noise_sd=None), seed, typed, most=150)
         assert kinds(study) == {"outlier"}
 
 
