@@ -8,7 +8,7 @@ import pytest
 
 import levers
 from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, level_now
-from levers.studies.analysis.doubts import SHARES, chance, checks, doubts
+from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, share
 from levers.studies.study import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -48,7 +48,8 @@ def test_an_honest_study_is_not_in_doubt_and_all_checks_can_be_read(noise_sd: fl
     assert {result.check.kind for result in found} == expected | ({"noise"} if noise_sd else set())
     for result in found:
         assert 0 <= result.check.p_value <= 1
-        assert math.isclose(result.level, AT_END * SHARES[result.check.kind])
+        more = 0.004 if result.check.kind == "noise" else 0.0  # nothing is claimed about levers
+        assert math.isclose(result.level, AT_END * (SHARES[result.check.kind] + more))
         assert not result.alarms
         assert result.remark.text
 
@@ -169,6 +170,15 @@ def test_levels_of_alarm_add_up_to_the_share_over_all_looks_and_ends() -> None:
         looks.append(level_now(awaiting, 1.0))
     assert 0.97 <= sum(ends) + sum(looks) <= 1.0 + 1e-9
     assert math.isclose(sum(SHARES.values()), 0.03)
+
+
+def test_what_a_study_has_no_use_for_goes_to_the_noise() -> None:
+    alone = levers.create_study("one", {"heat": [1, 2]}, tolerance=0.5, noise_sd=1.0)
+    claimed = make(max_parents=2, min_effect=0.5)
+    assert math.isclose(share(alone.state, "noise"), 0.02)
+    assert math.isclose(share(make().state, "noise"), 0.014)
+    assert math.isclose(share(claimed.state, "noise"), 0.01)
+    assert share(alone.state, "drift") == SHARES["drift"]
 
 
 def test_numbers_are_said_as_people_read_them() -> None:

@@ -37,6 +37,7 @@ from levers.studies.analysis.diagnostics import (
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState
 
+PAIRS, LACK = "pairs", "lack of fit"
 SHARES = {
     NOISE: 0.010,
     OUTLIER: 0.002,
@@ -47,10 +48,13 @@ SHARES = {
     NONADDITIVITY: 0.002,
     PARENTS: 0.002,
     EFFECT: 0.002,
-    "pairs": ALARM,
-    "lack of fit": ALARM,
+    PAIRS: ALARM,
+    LACK: ALARM,
 }
-"""In how many honest studies each kind of check may ever alarm, however often one looks: 3 % for all together."""
+"""In how many honest studies each kind of check may ever alarm, however often one looks: 3 % for all together.
+
+What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +94,19 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
     found = check_runs(runs, level_now(state, SHARES[OUTLIER]), state.spec.failure_prob, claimed)
     return tuple(
-        CheckResult(check, level_now(state, SHARES[check.kind]), _remark(state, gathered, runs, check))
+        CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
         for check in found
     )
+
+
+def share(state: StudyState, kind: str) -> float:
+    """In how many honest studies like this one a kind of check may ever alarm."""
+    if kind != NOISE:
+        return SHARES[kind]
+    options, alone = dict(state.spec.options), len(state.choices.sizes) < 2
+    unused = [kind for kind in (PARENTS, EFFECT) if options.get(kind) is None]
+    unused += [PAIRS, LACK, NONADDITIVITY] if alone else []
+    return SHARES[NOISE] + sum(SHARES[kind] for kind in unused)
 
 
 def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
