@@ -141,6 +141,17 @@ def test_an_outlier_is_no_interaction() -> None:
         assert kinds(study) == {"outlier"}
 
 
+def test_a_typo_among_fewer_runs_than_parameters_is_named() -> None:
+    study = levers.create_study("many", levers.Space.sized([3] * 200), tolerance=1.0, noise_sd=1.0, max_parents=3)
+    rng = np.random.default_rng(1)
+    trials = study.ask(1000)
+    y = [70.0 + 2.0 * trial.params.codes[0] + float(rng.normal()) for trial in trials]
+    y[9] *= 10
+    study.tell_many(zip(trials, y, strict=True))
+    assert study.state.n_complete < 400
+    assert [(doubt.kind, doubt.trials) for doubt in doubts(study.state)] == [("outlier", (9,))]
+
+
 def test_imported_runs_are_looked_at_and_have_no_place_in_time() -> None:
     study = make()
     codes = np.random.default_rng(2).integers(0, 2, (40, 3))

@@ -6,7 +6,7 @@ docs/theory/doubts.md.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,7 +92,11 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     runs, choices, options = _runs(state, gathered), state.choices, dict(state.spec.options)
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
     claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
-    found = check_runs(runs, level_now(state, SHARES[OUTLIER]), state.spec.failure_prob, claimed)
+    outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
+    if runs.n_runs > choices.n_parameters + 1:
+        found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
+    elif (few := _with_parents_only(state, runs)) is not None:
+        found = tuple(check for check in check_runs(few, outlier_level) if check.kind == OUTLIER)
     return tuple(
         CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
         for check in found
@@ -120,6 +124,20 @@ def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
         ordered=gathered.block >= 0,
         noise_sd=state.spec.noise_sd,
     )
+
+
+def _with_parents_only(state: StudyState, runs: Runs) -> Runs | None:
+    """Runs fewer than parameters with the factors only that were found to matter; None where nobody looked for them.
+
+    What small effects of others leave makes a noise look larger, so that only outliers can be told from it.
+    """
+    known = state.spec.solver.interim(state.known[-1]) if runs.n_runs else None
+    if known is None or known.parents is None:
+        return None
+    names = [factor.name for factor in state.fitted]
+    at = [names.index(name) for name in known.parents if name in names] or [0]
+    sizes = tuple(runs.n_levels[k] for k in at)
+    return replace(runs, codes=runs.codes[:, at], n_levels=sizes)
 
 
 def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
