@@ -40,9 +40,9 @@ from levers.studies.state import StudyState
 PAIRS, LACK = "pairs", "lack of fit"
 SHARES = {
     NOISE: 0.010,
-    OUTLIER: 0.002,
+    OUTLIER: 0.001,
     SPREAD: 0.002,
-    DRIFT: 0.003,
+    DRIFT: 0.002,
     SERIAL: 0.002,
     SHAPE: 0.001,
     NONADDITIVITY: 0.002,
