@@ -8,7 +8,7 @@ import pytest
 
 import levers
 from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, level_now
-from levers.studies.analysis.doubts import SHARES, chance, checks, doubts
+from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, share
 from levers.studies.study import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -48,7 +48,8 @@ def test_an_honest_study_is_not_in_doubt_and_all_checks_can_be_read(noise_sd: fl
     assert {result.check.kind for result in found} == expected | ({"noise"} if noise_sd else set())
     for result in found:
         assert 0 <= result.check.p_value <= 1
-        assert math.isclose(result.level, AT_END * SHARES[result.check.kind])
+        more = 0.004 if result.check.kind == "noise" else 0.0  # nothing is claimed about levers
+        assert math.isclose(result.level, AT_END * (SHARES[result.check.kind] + more))
         assert not result.alarms
         assert result.remark.text
 
@@ -132,11 +133,23 @@ def test_an_outcome_whose_logarithm_adds_up_is_said_to_bend() -> None:
 
 
 def test_an_outlier_is_no_interaction() -> None:
+    def typed(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return np.where(numbers == 7, 7000.0, y)
+
     for seed in range(8):
-        study = run(
-            make(seed=seed, noise_sd=None), seed, lambda y, c, numbers, rng: np.where(numbers == 7, 7000.0, y), 150
-        )
+        study = run(make(seed=seed, noise_sd=None), seed, typed, most=150)
         assert kinds(study) == {"outlier"}
+
+
+def test_a_typo_among_fewer_runs_than_parameters_is_named() -> None:
+    study = levers.create_study("many", levers.Space.sized([3] * 200), tolerance=1.0, noise_sd=1.0, max_parents=3)
+    rng = np.random.default_rng(1)
+    trials = study.ask(1000)
+    y = [70.0 + 2.0 * trial.params.codes[0] + float(rng.normal()) for trial in trials]
+    y[9] *= 10
+    study.tell_many(zip(trials, y, strict=True))
+    assert study.state.n_complete < 400
+    assert [(doubt.kind, doubt.trials) for doubt in doubts(study.state)] == [("outlier", (9,))]
 
 
 def test_imported_runs_are_looked_at_and_have_no_place_in_time() -> None:
@@ -168,6 +181,15 @@ def test_levels_of_alarm_add_up_to_the_share_over_all_looks_and_ends() -> None:
         looks.append(level_now(awaiting, 1.0))
     assert 0.97 <= sum(ends) + sum(looks) <= 1.0 + 1e-9
     assert math.isclose(sum(SHARES.values()), 0.03)
+
+
+def test_what_a_study_has_no_use_for_goes_to_the_noise() -> None:
+    alone = levers.create_study("one", {"heat": [1, 2]}, tolerance=0.5, noise_sd=1.0)
+    claimed = make(max_parents=2, min_effect=0.5)
+    assert math.isclose(share(alone.state, "noise"), 0.022)
+    assert math.isclose(share(make().state, "noise"), 0.014)
+    assert math.isclose(share(claimed.state, "noise"), 0.01)
+    assert share(alone.state, "drift") == SHARES["drift"]
 
 
 def test_numbers_are_said_as_people_read_them() -> None:

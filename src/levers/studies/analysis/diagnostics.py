@@ -19,7 +19,7 @@ from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState
 
-ALARM = 0.002
+ALARM = 0.003
 """Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
 
 A false alarm costs trust and a larger study, so it should be far rarer than the failures that a study allows (10 %).

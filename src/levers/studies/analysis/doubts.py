@@ -6,7 +6,7 @@ docs/theory/doubts.md.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,20 +37,24 @@ from levers.studies.analysis.diagnostics import (
 from levers.studies.events import Numbers
 from levers.studies.state import StudyState
 
+PAIRS, LACK = "pairs", "lack of fit"
 SHARES = {
     NOISE: 0.010,
-    OUTLIER: 0.002,
+    OUTLIER: 0.001,
     SPREAD: 0.002,
-    DRIFT: 0.003,
+    DRIFT: 0.002,
     SERIAL: 0.002,
     SHAPE: 0.001,
     NONADDITIVITY: 0.002,
     PARENTS: 0.002,
     EFFECT: 0.002,
-    "pairs": ALARM,
-    "lack of fit": ALARM,
+    PAIRS: ALARM,
+    LACK: ALARM,
 }
-"""In how many honest studies each kind of check may ever alarm, however often one looks: 3 % for all together."""
+"""In how many honest studies each kind of check may ever alarm, however often one looks: 3 % for all together.
+
+What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,25 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     runs, choices, options = _runs(state, gathered), state.choices, dict(state.spec.options)
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
     claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
-    found = check_runs(runs, level_now(state, SHARES[OUTLIER]), state.spec.failure_prob, claimed)
+    outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
+    if runs.n_runs > choices.n_parameters + 1:
+        found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
+    elif (few := _with_parents_only(state, runs)) is not None:
+        found = tuple(check for check in check_runs(few, outlier_level) if check.kind == OUTLIER)
     return tuple(
-        CheckResult(check, level_now(state, SHARES[check.kind]), _remark(state, gathered, runs, check))
+        CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
         for check in found
     )
+
+
+def share(state: StudyState, kind: str) -> float:
+    """In how many honest studies like this one a kind of check may ever alarm."""
+    if kind != NOISE:
+        return SHARES[kind]
+    options, alone = dict(state.spec.options), len(state.choices.sizes) < 2
+    unused = [kind for kind in (PARENTS, EFFECT) if options.get(kind) is None]
+    unused += [PAIRS, LACK, NONADDITIVITY] if alone else []
+    return SHARES[NOISE] + sum(SHARES[kind] for kind in unused)
 
 
 def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
@@ -106,6 +124,20 @@ def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
         ordered=gathered.block >= 0,
         noise_sd=state.spec.noise_sd,
     )
+
+
+def _with_parents_only(state: StudyState, runs: Runs) -> Runs | None:
+    """Runs fewer than parameters with the factors only that were found to matter; None where nobody looked for them.
+
+    What small effects of others leave makes a noise look larger, so that only outliers can be told from it.
+    """
+    known = state.spec.solver.interim(state.known[-1]) if runs.n_runs else None
+    if known is None or known.parents is None:
+        return None
+    names = [factor.name for factor in state.fitted]
+    at = [names.index(name) for name in known.parents if name in names] or [0]
+    sizes = tuple(runs.n_levels[k] for k in at)
+    return replace(runs, codes=runs.codes[:, at], n_levels=sizes)
 
 
 def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
