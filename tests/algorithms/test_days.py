@@ -151,7 +151,8 @@ def test_a_verdict_in_days_can_be_recomputed() -> None:
 
 def test_days_too_short_for_a_constant_are_full_all_the_same() -> None:
     cfs = cfs_of(block_size=3)
-    _, batches, _ = studied(cfs, WORLD, np.zeros(500))
+    verdict, batches, _ = studied(cfs, WORLD, np.zeros(500))
+    assert "short days" in [proviso.kind for proviso in verdict.provisos]
     assert all(batch.n_runs % 3 == 0 for batch in batches)
     assert cfs.block_lengths(cfs.start(), 12) == (12,)
 

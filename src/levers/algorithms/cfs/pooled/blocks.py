@@ -76,7 +76,7 @@ def baseline_counts(lengths: Sequence[int], n_before: int, every: int) -> tuple[
     """How many runs of each part of a round are made at the setting in place today: one in so many, and one at first.
 
     >>> baseline_counts((8, 8, 8), 0, 8), baseline_counts((8, 8), 24, 16), baseline_counts((4,), 0, 16)
-    ((1, 1, 1), (0, 1), (1,))
+    ((1, 1, 1), (1, 0), (1,))
     """
     ends = n_before + np.cumsum([0, *lengths])
     counts = np.diff(ends // every)

@@ -7,13 +7,12 @@ docs/theory/pooled.md.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levers.algorithms.base import (
     CHUNK,
@@ -27,23 +26,14 @@ from levers.algorithms.base import (
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
-from levers.algorithms.cfs.pooled.blocks import (
-    allocated_block,
-    baseline_counts,
-    divided_block,
-    placed_rows,
-    tied_block,
-    with_baseline,
-)
 from levers.algorithms.cfs.pooled.certificate import PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
+from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.pooled.verdict import pooled_verdict
 from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, DAY_RULES, POOLED_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
-from levers.core.designs.build import extending_design, largest_design
-from levers.core.designs.days import LEAST_DAY, day_lengths, part_lengths
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.elimination import Elimination
@@ -152,6 +142,12 @@ class Pooled(Algorithm):
         size = self.block_size
         return PooledPlan(self.problem, self.choices, self.max_parents, self.budget, self.max_runs, self.aim, size)
 
+    @cached_property
+    def rounds(self) -> Rounds:
+        """What rounds are made of."""
+        noise_sd, most = self.problem.noise_sd, self.plan.most_runs
+        return Rounds(self.choices, noise_sd, self.aim, self.block_size, self.baseline, self.rules, most)
+
     @property
     def shares(self) -> decisions.Shares:
         """How the failure probability is shared out."""
@@ -200,65 +196,12 @@ class Pooled(Algorithm):
         )
 
     def block_lengths(self, state: PooledState, n_runs: int) -> tuple[int, ...]:
-        """How long the parts of a round are that have constants of their own, in the order of its rows.
-
-        They are days, or parts of a long round whose constants cost next to nothing, so that drift does little harm.
-        """
-        if self.block_size is not None:
-            return day_lengths(n_runs, self.block_size)
-        if self.rules == POOLED_RULES or self.aim == BEST:
-            return (n_runs,)
-        return part_lengths(n_runs, max(settings.LEAST_PART, math.ceil(settings.PART * self.choices.n_parameters)))
-
-    @property
-    def _has_constants(self) -> bool:
-        """Whether blocks have constants of their own.
-
-        The rounds of a study that aims for the best setting are too short for it, but days are compared inside only.
-        """
-        return self.aim == CERTIFY or (self.block_size or 0) >= LEAST_DAY
+        """How long the parts of a round are that have constants of their own, in the order of its rows."""
+        return self.rounds.lengths(n_runs)
 
     def design(self, state: PooledState, seed: int) -> Design:
         """The design of the current round, from its seed: always the same one. Rows are in the order of days."""
-        parts = self._parts(state)
-        design = self._undivided(state, sum(n for n, _ in parts), seed)
-        if sum(n for n, _ in parts) != design.n_runs:  # whole copies of an array
-            parts = tuple((n, 0) for n in self.block_lengths(state, design.n_runs))
-        if len(parts) > 1:
-            design = divided_block(design, self.choices, tuple(n for n, _ in parts), seed)
-        if self.baseline is None or not any(n for _, n in parts):
-            return design
-        return with_baseline(design, self.n_levels, state, self.baseline, parts, seed)
-
-    def _parts(self, state: PooledState) -> tuple[tuple[int, int], ...]:
-        """For each part of the round under way, how many rows of a design it has, and how many at the baseline."""
-        lengths = self.block_lengths(state, state.target)
-        none = tuple((n, 0) for n in lengths)
-        if self.baseline is None:
-            return none
-        most, every = self.plan.most_runs, self._baseline_every
-        if most is not None and most * (1 - 1 / every) < settings.RUNS_BEFORE_BASELINE * self.choices.n_parameters + 2:
-            return none  # every run is needed to tell levels apart
-        counts = baseline_counts(lengths, state.n_runs - state.n_past, every)
-        return tuple((length - n, n) for length, n in zip(lengths, counts, strict=True))
-
-    @property
-    def _baseline_every(self) -> int:
-        """The setting in place today is one run in so many: one a day, unless days are very short."""
-        size = self.block_size
-        if size is None:
-            return settings.BASELINE_EVERY
-        return size * math.ceil(settings.SHORT_DAY / size)
-
-    def _undivided(self, state: PooledState, n_runs: int, seed: int) -> Design:
-        if self.aim == BEST and state.rho is not None:
-            left = max(self._left(state) or 0, state.target)
-            return allocated_block(self.choices, state, self.problem.noise_sd, n_runs, left, seed)
-        if self.choices.is_tied:
-            return tied_block(self.choices, state, n_runs, seed)
-        if state.blocks:
-            return extending_design(state.open_sizes, n_runs, seed, self.n_levels, state.open_factors)
-        return largest_design(state.open_sizes, n_runs, seed, "thorough")
+        return self.rounds.design(state, self._left(state) or 0, seed)
 
     def ask(self, state: PooledState, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
@@ -268,12 +211,8 @@ class Pooled(Algorithm):
 
     def batch(self, state: PooledState, seed: int) -> Batch:
         """The next runs of the block whose design has this seed."""
-        codes = self._rows(state, self.design(state, seed), self.batch_size or CHUNK)
+        codes = self.rounds.rows(state, self.design(state, seed), self.batch_size or CHUNK)
         return Batch(codes, BLOCK, focus=seed)
-
-    def _rows(self, state: PooledState, design: Design, most: int) -> Codes:
-        """The design's next rows as level positions of all factors; settled factors stay at their leading level."""
-        return placed_rows(design, self.n_levels, state, state.n_done, state.n_done + most)
 
     def tell(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
         """Add runs to the block; when it is complete, decide."""
@@ -284,10 +223,10 @@ class Pooled(Algorithm):
         design = self.design(state, batch.focus)
         if state.digest not in (None, design.digest):
             raise StateMismatchError("the design cannot be made again as it was: another version began the block")
-        due = self._rows(state, design, batch.n_runs)
+        due = self.rounds.rows(state, design, batch.n_runs)
         self.check_due(batch.stage == BLOCK and np.array_equal(due, batch.codes))
-        lengths = self.block_lengths(state, design.n_runs)
-        state = self._added(replace(state, seed=batch.focus, digest=design.digest), batch.codes, y, lengths)
+        lengths = self.rounds.lengths(design.n_runs)
+        state = self.rounds.added(replace(state, seed=batch.focus, digest=design.digest), batch.codes, y, lengths)
         if state.n_done < design.n_runs:
             return state
         return self._end_block(state, BlockRecord(BLOCK, design.n_runs, batch.focus, design.kind, 0.0, design.digest))
@@ -307,36 +246,12 @@ class Pooled(Algorithm):
             if not np.isin(set_here[:, k], allowed).all():
                 raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
         design = self.design(state, batch.focus) if batch.focus is not None else None
-        if design is not None and np.array_equal(self._rows(state, design, design.n_runs), batch.codes):
+        if design is not None and np.array_equal(self.rounds.rows(state, design, design.n_runs), batch.codes):
             kind, digest = design.kind, design.digest
         else:
             kind, digest = "as stored", rows_digest(batch.codes)
-        state = self._added(state, batch.codes, y, self.block_lengths(state, batch.n_runs))
+        state = self.rounds.added(state, batch.codes, y, self.rounds.lengths(batch.n_runs))
         return self._end_block(state, BlockRecord(BLOCK, batch.n_runs, batch.focus or 0, kind, 0.0, digest))
-
-    def _added(
-        self,
-        state: PooledState,
-        rows: Codes,
-        y: NDArray[np.float64],
-        lengths: Sequence[int],
-        order: ArrayLike | None = None,
-    ) -> PooledState:
-        """The state with runs of the round under way added, each to its day; `order` says where in the round they are.
-
-        A day that is complete is added to `days`, and the one that is not is `block`.
-        """
-        steps, parts = state.steps.add(y), self.choices.rows(rows)
-        place = state.n_done + np.arange(len(y)) if order is None else np.asarray(order)
-        ends = np.cumsum(lengths)
-        day = np.searchsorted(ends, place, side="right")
-        days, block, own = state.days, state.block, self._has_constants
-        for d in np.unique(day).tolist():
-            block = block.add(parts[day == d], y[day == d])
-            if d < len(ends) and (order is not None or place[day == d][-1] + 1 == ends[d]):
-                days = (days or state.pooled).add(block, steps, own)
-                block = Moments.empty(self.choices.sizes)
-        return replace(state, steps=steps, days=days, block=block)
 
     def absorb(
         self, state: PooledState, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None
@@ -362,7 +277,7 @@ class Pooled(Algorithm):
             pooled = state.pooled.add(block, steps)
             state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record))
         else:
-            state = self._with_part(state, rows, y, stage, order)
+            state = self.rounds.with_part(state, rows, y, stage, order)
         if state.rho is None and stage == PAST:  # what is tuned to the first block waits for it
             return state
         return self._decide(self._reopened(self._tuned(state)))
@@ -386,7 +301,7 @@ class Pooled(Algorithm):
         if state.finished:
             return state
         rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
-        state = self._with_part(state, rows, self.accept(Batch(rows, BLOCK), outcomes), BLOCK, order)
+        state = self.rounds.with_part(state, rows, self.accept(Batch(rows, BLOCK), outcomes), BLOCK, order)
         state = replace(state, stopped=True, charged=True)
         if state.n_runs == 0:
             return replace(state, finished=True)
@@ -458,23 +373,6 @@ class Pooled(Algorithm):
         if state.rho is not None:
             return state
         return replace(state, rho=settings.RHO_SHARE * self.first_block / (2 * float(np.median(self.choices.sizes))))
-
-    def _with_part(
-        self, state: PooledState, rows: Codes, y: NDArray[np.float64], stage: str, order: ArrayLike | None
-    ) -> PooledState:
-        """The state with some runs of the round under way added to all others, and no round under way."""
-        before = state.n_done
-        places = before + np.arange(len(y)) if order is None else np.asarray(order)
-        n_runs = max(state.target, int(places.max(initial=0)) + 1)
-        state = self._added(state, rows, y, self.block_lengths(state, n_runs), places)
-        pooled = state.days or state.pooled
-        if state.block.n_runs:  # of a day under way
-            pooled = pooled.add(state.block, state.steps, self._has_constants)
-        blocks = state.blocks
-        if before + len(y):
-            blocks = (*blocks, BlockRecord(stage, before + len(y), 0, "as run", 0.0, rows_digest(rows)))
-        none = Moments.empty(self.choices.sizes)
-        return replace(state, pooled=pooled, days=None, block=none, blocks=blocks, seed=None, digest=None)
 
     def _end_block(self, state: PooledState, record: BlockRecord) -> PooledState:
         state = replace(
@@ -605,7 +503,7 @@ class Pooled(Algorithm):
         if (left is not None and left <= 0) or state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
         if self.baseline is not None:
-            more *= 1 + 1 / self._baseline_every  # runs that hardly tell levels in play apart
+            more *= 1 + 1 / self.rounds.baseline_every  # runs that hardly tell levels in play apart
         target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
         return replace(state, target=plan.whole(min(max(target, settings.LEAST_BLOCK), most), left))
@@ -677,7 +575,7 @@ class Pooled(Algorithm):
         n_runs = self._look_inside(state, len(y))
         if n_runs == 0 or state.finished:
             return None
-        state = self._with_part(
+        state = self.rounds.with_part(
             state, rows[:n_runs], y[:n_runs], BLOCK, None if order is None else np.asarray(order)[:n_runs]
         )
         evidence = self.evidence(state)
@@ -718,8 +616,16 @@ class Pooled(Algorithm):
         unset = {"rules", *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
         named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
         options = tuple((name, getattr(self, name)) for name in named)
-        evidence, best = self.evidence(state), self.aim == BEST
-        found = pooled_verdict(self.problem, state, evidence, self.max_parents, self.shares.noise, best, options)
+        found = pooled_verdict(
+            self.problem,
+            state,
+            self.evidence(state),
+            self.max_parents,
+            self.shares.noise,
+            self.aim == BEST,
+            self.block_size,
+            options,
+        )
         fitted = self.fitted(state)
         if fitted is None or fitted.shrunken is None:
             return found

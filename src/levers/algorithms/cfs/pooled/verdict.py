@@ -5,6 +5,7 @@ import math
 from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
 from levers.algorithms.cfs import decisions
 from levers.algorithms.cfs.pooled.state import PooledState
+from levers.core.designs.days import LEAST_DAY
 from levers.core.model.evidence import Evidence
 
 NEARLY_INDEPENDENT = Remark(
@@ -20,6 +21,11 @@ NO_NOISE_SEEN = Remark(
     "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
 )
 """Said in place of a certificate where one outcome came again and again, and the noise is not known."""
+SHORT_DAYS = Remark(
+    "short days",
+    f"days of fewer than {LEAST_DAY} runs are not compared inside: what happens to a whole day counts as noise",
+)
+"""What a verdict rests on where days have no constants of their own."""
 Options = tuple[tuple[str, str | float | int | None], ...]
 
 
@@ -30,10 +36,11 @@ def pooled_verdict(
     max_parents: int | None,
     noise_share: float,
     chosen_rows: bool,
+    block_size: int | None,
     options: Options,
 ) -> Verdict:
     """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
-    served the recommendation, and `options` let it be recomputed."""
+    served the recommendation, `block_size` runs were made together, and `options` let it be recomputed."""
     space = problem.space
     noise_bound = math.inf if state.noise_bound is None else state.noise_bound
     estimates, intervals = decisions.loss_intervals(
@@ -56,7 +63,7 @@ def pooled_verdict(
         tolerance=state.certified,
         failure_prob=problem.failure_prob,
         guarantee=decisions.pooled_guarantee(known, max_parents),
-        provisos=_provisos(state, known, chosen_rows),
+        provisos=_provisos(state, known, chosen_rows, block_size),
         parents=tuple(space.names[k] for k in sorted(sure | named)),
         effects=estimates,
         eliminations=state.eliminations,
@@ -71,7 +78,7 @@ def pooled_verdict(
     )
 
 
-def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool) -> tuple[Remark, ...]:
+def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_size: int | None) -> tuple[Remark, ...]:
     if state.certified is not None:
         provisos = [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT]
     else:
@@ -79,6 +86,8 @@ def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool) -> tuple
         provisos = [NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED]
     if chosen_rows and state.certified is not None and len(state.blocks) > 1:
         provisos.append(CHOSEN_ROWS)
+    if block_size is not None and 1 < block_size < LEAST_DAY:
+        provisos.append(SHORT_DAYS)
     if state.stopped:
         provisos.append(STOPPED_EARLY)
     elif state.charged and state.certified is not None:
