@@ -25,7 +25,7 @@ def cfs_of(world: World = WORLD, tolerance: float | None = 0.5, noise_sd: float 
 
 
 def studied(cfs: Cfs, world: World = WORLD, seed: int = 0) -> tuple[Verdict, list[Batch], list[float]]:
-    rng, state, batches, outcomes = np.random.default_rng(seed), cfs.start(), [], list[float]()
+    rng, state, batches, outcomes = np.random.default_rng(seed), cfs.start(), list[Batch](), list[float]()
     while isinstance(step := cfs.ask(state, np.random.default_rng([seed, len(batches)])), Batch):
         y = world.sample(step.codes, rng).outcomes
         state = cfs.tell_block(from_json(to_json(state), type(state)), step, y)

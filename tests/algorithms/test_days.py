@@ -30,7 +30,7 @@ def cfs_of(world: World = WORLD, tolerance: float | None = 0.5, noise_sd: float 
 
 def studied(cfs: Cfs, world: World, shifts: Numbers, seed: int = 0) -> tuple[Verdict, list[Batch], list[Numbers]]:
     """Run to the verdict; day d of the study has shifts[d] added to its outcomes."""
-    rng, state, batches, outcomes = np.random.default_rng(seed), cfs.start(), [], []
+    rng, state, batches, outcomes = np.random.default_rng(seed), cfs.start(), list[Batch](), list[Numbers]()
     n_days = 0
     while isinstance(step := cfs.ask(state, np.random.default_rng([seed, len(batches)])), Batch):
         lengths = cfs.block_lengths(state, step.n_runs)
@@ -223,7 +223,7 @@ def test_day_effects_and_drift_break_no_promise_and_cost_little(
 )
 def test_a_study_never_takes_more_than_max_runs(most: int, options: dict[str, Any]) -> None:
     """With and without: the same study but for its end, and what it has by then is certified."""
-    limited, free = (cfs_of(tolerance=0.3, **options, **more) for more in ({"max_runs": most}, {}))
+    limited, free = (cfs_of(tolerance=0.3, **{**options, **more}) for more in ({"max_runs": most}, {}))
     verdict, batches, _ = studied(limited, WORLD, np.zeros(5000))
     assert verdict.n_runs == most
     assert verdict.tolerance is None or verdict.tolerance > 0.3

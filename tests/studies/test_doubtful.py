@@ -433,7 +433,13 @@ def act(study: Study, what: str, rng: np.random.Generator) -> None:
         case "go on":
             study.go_on(int(rng.integers(1, 12)))
         case "restate":
-            study.restate(**rng.choice([{"budget": n + 12}, {"tolerance": 0.7}, {"noise_sd": None}, {"noise_sd": 1.2}]))
+            terms: list[dict[str, Any]] = [
+                {"budget": n + 12},
+                {"tolerance": 0.7},
+                {"noise_sd": None},
+                {"noise_sd": 1.2},
+            ]
+            study.restate(**terms[rng.integers(4)])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -499,3 +505,10 @@ def test_one_number_for_the_block_of_a_trial(size: int | None, tmp_path: Any) ->
     assert [int(line.split(",")[column]) for line in lines[1:]] == expected[: len(lines) - 1]
     assert study.state.open_block is None
     assert OPEN not in {block.role for block in study.state.blocks}
+
+
+def test_a_tolerance_in_percent_is_of_the_outcome_today() -> None:
+    space = {"heat": ["low", "high"]}
+    study = levers.create_study("line", space, tolerance=1.0, noise_sd=1.0, seed=1, baseline_outcome=70.0)
+    study.restate(tolerance="5%")
+    assert study.spec.tolerance == 3.5

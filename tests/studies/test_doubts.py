@@ -13,7 +13,7 @@ from levers.studies.study import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 """Outcomes that surprise are what is tested here."""
-SPACE = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "tray": ["A", "B"]}
+SPACE: dict[str, list[Any]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "tray": ["A", "B"]}
 EFFECTS = np.array([[0.0, 0.4, 0.8], [0.0, 0.3, 0.1], [0.0, 0.2, 0.0]])
 
 

@@ -45,7 +45,7 @@ def go_on(
 @on_study(by=True)
 def restate(
     at: Reached,
-    tolerance: Annotated[float | None, typer.Option(help="A tolerance, in place of a budget or another one.")] = None,
+    tolerance: Annotated[str | None, typer.Option(help="A tolerance, in place of a budget or another one.")] = None,
     budget: Annotated[int | None, typer.Option(help="Runs in all, in place of a tolerance or another budget.")] = None,
     max_runs: Annotated[int | None, typer.Option(help="At most so many runs, beside a tolerance.")] = None,
     aim: Annotated[str | None, typer.Option(help="What the runs of a budget serve: certify or best.")] = None,

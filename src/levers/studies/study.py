@@ -52,6 +52,7 @@ from levers.studies.outcomes import (
     whole_numbers,
 )
 from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reason, outcome_pairs, trial_number
+from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
@@ -465,6 +466,8 @@ class Study(AnyStudy):
             state = transaction.state
             if not (state.spec.solver.finishes_early and state.spec.solver.absorbs_runs):
                 raise StudyError(f"{state.spec.algorithm} cannot go on under other terms; cfs can")
+            if "tolerance" in terms:
+                terms["tolerance"] = absolute_tolerance(terms["tolerance"], state.spec.baseline_outcome)
             spec, changes = restated_spec(state.spec, terms)
             if not changes:
                 raise StudyError("these are the terms of the study already; nothing was changed")

@@ -124,6 +124,7 @@ def _run_in_days(solver: Any, world: World, seed: int, day_sd: float, drift: flo
         run = n_runs + np.arange(step.n_runs)
         y = world.sample(step.codes, rng).outcomes + effects[run // 8] + drift * run / 100
         state, n_runs = solver.tell(state, step, y), n_runs + step.n_runs
+    assert isinstance(step, Verdict)
     return step
 
 

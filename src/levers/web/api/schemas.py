@@ -91,10 +91,11 @@ FactorsOrCounts = Annotated[
 
 
 Positive = Annotated[float, Field(gt=0, le=MAX_OUTCOME)]
+Amount = Positive | Annotated[str, Field(max_length=60, pattern=r"^[0-9]+([.,][0-9]+)? ?%$")]
 _TYPES: dict[str, Any] = {
     "text": str,
     "positive": Positive | None,
-    "amount": Positive | Annotated[str, Field(max_length=60, pattern=r"^[0-9]+([.,][0-9]+)? ?%$")] | None,
+    "amount": Amount | None,
     "number": Value | None,
     "assignment": Row | None,
     "probability": Annotated[float, Field(gt=0, lt=1)],
@@ -243,7 +244,7 @@ class GoOn(Wire):
 class Restate(Wire):
     """Other terms: only those that are sent change. `null` for one that is not known, or no longer claimed."""
 
-    tolerance: Positive | None = None
+    tolerance: Amount | None = None
     budget: Count | None = None
     max_runs: Count | None = None
     aim: Literal["certify", "best"] | None = None
