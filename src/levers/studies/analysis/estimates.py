@@ -29,7 +29,7 @@ _SEED = 0
 
 _TAIL_OF_CHOSEN_ROWS = 0.5
 """What the tail is multiplied with where rows were chosen by outcomes: without it gains were shown too often
-(docs/decisions/0026)."""
+(docs/decisions/0027)."""
 
 Span = tuple[float, float] | None
 
