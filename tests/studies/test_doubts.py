@@ -98,9 +98,9 @@ def test_days_are_no_doubt_where_they_are_blocks_and_one_where_nobody_said_so() 
 
 def test_drift_inside_a_round_is_seen() -> None:
     def drifting(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
-        return y + 0.06 * numbers
+        return y + 0.3 * numbers
 
-    study = make(noise_sd=None, tolerance=None, budget=60)
+    study = make(noise_sd=None, tolerance=None, budget=40, aim="certify")
     assert kinds(run(study, change=drifting)) & {"drift", "serial"}
 
 

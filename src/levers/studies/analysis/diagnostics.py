@@ -224,15 +224,14 @@ def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
 
 
 def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
-    """The block of each run that has a constant of its own in the fit, from 0; None where all runs share one."""
-    solver = state.spec.solver
-    if not solver.compares_within_blocks or not len(runs.group):
+    """The block of each run that has a constant of its own in the fit, from 0; None where all runs share one.
+
+    Rounds have one even where the solver does without because they are short: levels that looked best are run again,
+    and then look worse on average, which would be drift to any test between rounds.
+    """
+    if not state.spec.solver.compares_within_blocks or not len(runs.group):
         return None
-    group = np.minimum(runs.group, _MOST_BLOCKS - 1)
-    fitted = solver.fitted(state.known[-1])
-    if fitted is not None and fitted.fit.moments.n_blocks <= 1 + len(state.past):
-        group = np.where(runs.block >= 0, -1, runs.group)  # rounds so short that they share one constant
-    blocks = np.unique(group, return_inverse=True)[1].ravel()
+    blocks = np.unique(np.minimum(runs.group, _MOST_BLOCKS - 1), return_inverse=True)[1].ravel()
     return blocks if blocks.max() > 0 else None
 
 
