@@ -12,12 +12,14 @@ import levers
 from harness.markup import post, tidy
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
+from levers.studies.analysis.doubts import SHARES
 from levers.studies.library import create_study
 from levers.studies.state import TrialState
 from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
 from levers.web.app import make_app
+from levers.web.pages.doubts import NAMES
 from levers.web.pages.study import CHARTS
 from levers.web.service import Service
 
@@ -80,6 +82,10 @@ def test_a_typo_is_said_aloud_on_every_page(client: TestClient, storage: Storage
     assert re.search(r'data-alarm="no"><th scope="row">no pair of levers', checks)  # an outlier is no interaction
     told(oven(storage, "fine", seed=2))
     assert "Set the levers like this" in client.get(at("fine", "/verdict")).text
+
+
+def test_every_check_has_a_name_for_people() -> None:
+    assert set(SHARES) == set(NAMES)
 
 
 def test_the_trial_is_excluded_and_the_study_goes_on(client: TestClient, storage: Storage) -> None:
