@@ -222,6 +222,13 @@ def test_the_terms_are_changed_under_way(client: TestClient, storage: Storage) -
     assert "budget: 60, none before" in client.get(at("oven", "/verdict")).text
 
 
+def test_a_tolerance_in_percent_of_todays_outcome(client: TestClient, storage: Storage) -> None:
+    study = oven(storage, baseline_outcome=70.0)
+    study.tell(study.ask()[0], 70.0)
+    post(client, at("oven", "/terms"), {"tolerance": "1 %"})
+    assert study.spec.tolerance == 0.7
+
+
 def test_who_may_read_sees_doubts_and_changes_nothing(database: str, storage: Storage) -> None:
     held(storage)
     reader = create_token(storage, "read", note="ann")
