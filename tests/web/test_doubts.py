@@ -12,12 +12,14 @@ import levers
 from harness.markup import post, tidy
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
+from levers.studies.analysis.doubts import SHARES
 from levers.studies.library import create_study
 from levers.studies.state import TrialState
 from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
 from levers.web.app import make_app
+from levers.web.pages.doubts import NAMES
 from levers.web.pages.study import CHARTS
 from levers.web.service import Service
 
@@ -80,6 +82,10 @@ def test_a_typo_is_said_aloud_on_every_page(client: TestClient, storage: Storage
     assert re.search(r'data-alarm="no"><th scope="row">no pair of levers', checks)  # an outlier is no interaction
     told(oven(storage, "fine", seed=2))
     assert "Set the levers like this" in client.get(at("fine", "/verdict")).text
+
+
+def test_every_check_has_a_name_for_people() -> None:
+    assert set(SHARES) == set(NAMES)
 
 
 def test_the_trial_is_excluded_and_the_study_goes_on(client: TestClient, storage: Storage) -> None:
@@ -214,6 +220,13 @@ def test_the_terms_are_changed_under_way(client: TestClient, storage: Storage) -
     told(study)
     assert study.status().n_complete == 60
     assert "budget: 60, none before" in client.get(at("oven", "/verdict")).text
+
+
+def test_a_tolerance_in_percent_of_todays_outcome(client: TestClient, storage: Storage) -> None:
+    study = oven(storage, baseline_outcome=70.0)
+    study.tell(study.ask()[0], 70.0)
+    post(client, at("oven", "/terms"), {"tolerance": "1 %"})
+    assert study.spec.tolerance == 0.7
 
 
 def test_who_may_read_sees_doubts_and_changes_nothing(database: str, storage: Storage) -> None:

@@ -189,10 +189,10 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
     if len(found.residual) < n:
         caption += f" {len(found.residual)} are drawn, the largest among them."
     caption += " Good: an even band left, points along the line right or below."
-    each = zip(found.trial, found.stage, found.residual, found.fitted, strict=True)
+    each = zip(found.trial, found.residual, found.fitted, strict=True)
     words = [
-        f"{f'trial {trial}' if trial >= 0 else 'imported run'}, {plain(stage)}: {residual:.4g} away from {expected:.4g}"
-        for trial, stage, residual, expected in each
+        f"{f'trial {trial}' if trial >= 0 else 'imported run'}: {residual:.4g} away from {expected:.4g}"
+        for trial, residual, expected in each
     ]
     quantiles = [
         f"{observed:.3g} where {normal:.3g} is normal"

@@ -28,7 +28,6 @@ from levers.charts.svg import (
     wrapped,
 )
 from levers.charts.view import StudyView
-from levers.studies.analysis.describe import BLOCK
 
 MOST_LEVELS = 150
 """The most levels that are drawn: nobody reads more, and the table has them all."""
@@ -271,7 +270,7 @@ def _boundaries(canvas: Canvas, data: History, x: Scale, top: float, bottom: flo
             canvas.line(drawn, top, drawn, bottom, "c-block")
     spans = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(spans, key=lambda span: span[2]):
-        if stage == BLOCK:
+        if not stage:
             continue
         parts = list(group)
         at, end = max(x(parts[0][0] + 0.5), free), x(parts[-1][1] + 0.5)

@@ -15,7 +15,7 @@ from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.studies.analysis.describe import promise, several
+from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
 
 T = TypeVar("T")
@@ -369,7 +369,7 @@ def history_facts(view: StudyView) -> Facts[History]:
     >>> study.tell(study.ask()[0], 3.5)
     >>> facts = history_facts(StudyView("oven", study.state))
     >>> facts.caption, facts.rows
-    ('1 outcome in 1 round; dotted lines divide rounds.', [('1', '0', '1', 'block', '3.5')])
+    ('1 outcome in 1 round; dotted lines divide rounds.', [('1', '0', '1', '', '3.5')])
     """
     heading, found, best = "outcomes in the order of telling", view.outcomes, view.best
     values, n = found.values, len(found.values)
@@ -386,13 +386,13 @@ def history_facts(view: StudyView) -> Facts[History]:
         caption += f" At the best setting {best.predicted:.4g} is predicted, {best.low:.4g} to {best.high:.4g}."
     n_past = sum([len(past.values) for past in view.state.past])
     caption += f" {n_past:,} imported runs are not shown." if n_past else ""
-    stages = [plain(block.batch.stage) for block in view.state.blocks]
+    stages = [plain(stage_words(block.batch.stage)) for block in view.state.blocks]
     blocks, means, spans = found.blocks.tolist(), found.means, found.spans
     texts = [number(value) for value in values.tolist()] if n <= MOST_ROWS else []
     mean_texts = [number(mean) for mean in means]
     each = list(zip(found.trials.tolist(), blocks, texts, found.aside.tolist(), strict=False))
     words = [
-        f"run {i}, trial {trial}, {stages[block]}: {text}" + (", set aside" if aside else "")
+        f"run {i}, trial {trial}{_after(stages[block])}: {text}" + (", set aside" if aside else "")
         for i, (trial, block, text, aside) in enumerate(each if n <= MOST_DOTS else [], 1)
     ]
     mean_words = [
@@ -411,6 +411,10 @@ def history_facts(view: StudyView) -> Facts[History]:
     alt = f"Scatter plot of {n} outcomes from {values.min():.4g} to {values.max():.4g}. {caption}"
     data = History(found, stages, axis, words, mean_words, predicted, predicted_words)
     return Facts(view.title, heading, caption, alt, header, rows, data)
+
+
+def _after(stage: str) -> str:
+    return f", {stage}" if stage else ""
 
 
 # ---- several studies side by side

@@ -22,7 +22,6 @@ from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
-from levers.studies.analysis.describe import BLOCK
 from levers.studies.run import AnyStudy
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.state import StudyState
@@ -289,7 +288,7 @@ def _boundaries(axes: Axes, data: History) -> None:
             drawn = begin
     blocks = [(begin, end, data.stages[found.blocks[begin]]) for begin, end in found.spans]
     for stage, group in groupby(blocks, key=lambda block: block[2]):
-        if stage == BLOCK:
+        if not stage:
             continue
         parts = list(group)
         at = max(float(parts[0][0]), free)

@@ -33,6 +33,7 @@ def almost_ended(name: str, storage: str) -> tuple[Study, int, float]:
 
 def is_whole(page: Page) -> None:
     """Nothing is cut off at the right edge."""
+    page.wait_for_load_state()
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0, f"{page.url} is {wide} pixels too wide"
 
@@ -58,6 +59,7 @@ def test_a_typo_is_named_excluded_and_the_study_goes_on(
     expect(page.locator("#all-checks tr[data-alarm=yes]")).to_have_count(1)
     is_whole(page)
     page.get_by_role("link", name=f"Correct or exclude trial {TYPO}").click()
+    expect(page.locator("#exclude-one")).to_be_visible()
     is_whole(page)
     page.locator("#exclude-reason").fill("typed without the decimal point")
     page.get_by_role("button", name="Exclude").click()

@@ -58,6 +58,15 @@ def words(event: Event) -> str:
             return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
 
 
+def stage_words(stage: str) -> str:
+    """A stage as people read it; empty where there is only one, so that it would say nothing.
+
+    >>> stage_words("selection"), stage_words("block")
+    ('selection', '')
+    """
+    return "" if stage == BLOCK else stage
+
+
 def _trials(trials: Numbers) -> str:
     return f"trial {trials[0]}" if len(trials) == 1 else f"{len(trials)} trials"
 

@@ -152,8 +152,8 @@ def changed_terms(spec: StudySpec, typed: Mapping[str, str]) -> dict[str, Any]:
 def _value(setting: Setting, text: str) -> Any:
     if text.strip().lower() in NOT_KNOWN:
         return None
-    if setting.choices:
-        return text
+    if setting.choices or (setting.kind == "amount" and text.strip().endswith("%")):
+        return text.strip()
     return whole(text, setting.label) if setting.type is int else decimal(text, setting.label)
 
 

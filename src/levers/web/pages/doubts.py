@@ -41,7 +41,7 @@ class Doubt:
     @property
     def asks_for_checks(self) -> bool:
         """Whether the page of checks says more, and what to do."""
-        return self.remark.kind == "additivity"
+        return self.remark.kind in ("additivity", "nonadditivity")
 
 
 def doubts_of(view: StudyView) -> list[Doubt]:
@@ -69,8 +69,9 @@ NAMES = {
     "shape": "shape of the noise",
     "max_parents": "number of levers that matter",
     "min_effect": "least effect",
+    "nonadditivity": "effects add up on this scale",
     "pairs": "no pair of levers acts together",
-    "lack of fit": "effects add up",
+    "lack of fit": "effects add up, by settings run again",
 }
 """What each check is about, for people."""
 
