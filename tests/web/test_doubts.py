@@ -226,7 +226,7 @@ def test_a_tolerance_in_percent_of_todays_outcome(client: TestClient, storage: S
     study = oven(storage, baseline_outcome=70.0)
     study.tell(study.ask()[0], 70.0)
     post(client, at("oven", "/terms"), {"tolerance": "1 %"})
-    assert study.spec.tolerance == 0.7
+    assert study.spec.tolerance == pytest.approx(0.7)
 
 
 def test_who_may_read_sees_doubts_and_changes_nothing(database: str, storage: Storage) -> None:
