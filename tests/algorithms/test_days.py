@@ -216,6 +216,14 @@ def test_day_effects_and_drift_break_no_promise_and_cost_little(
     assert runs <= 1.06 * without
 
 
+def test_rules_without_days_say_so() -> None:
+    kinds = []
+    for options in ({"block_size": 8}, {"block_size": 8, "min_effect": 0.3}, {"min_effect": 0.3}):
+        verdict, *_ = studied(cfs_of(**options), WORLD, np.zeros(5000))
+        kinds.append("days unknown" in {remark.kind for remark in verdict.provisos})
+    assert kinds == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("most", "options"),
     [(4, {}), (11, {}), (60, {}), (60, {"noise_sd": None}), (60, {"block_size": 8}), (60, {"certificate": "proven"})],

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Verdict
+from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Remark, Verdict
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
@@ -21,6 +21,13 @@ from levers.core.model.ordinary import Fitted
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_scale
 from levers.errors import InvalidSettingError
+
+DAYS_UNKNOWN = Remark(
+    "days unknown",
+    "blocks of runs made together have no constants of their own in this kind of study: what differs from day to day "
+    "counts as noise",
+)
+"""What a study in two stages, or of very many levers, rests on where a block size was given."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,8 @@ class Cfs(Algorithm):
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""
-        return self._rules(state).ask(state, rng)
+        step = self._rules(state).ask(state, rng)
+        return self._said(state, step) if isinstance(step, Verdict) else step
 
     def tell(self, state: Any, batch: Batch, outcomes: ArrayLike) -> Any:
         """Add runs to the block; when it is complete, decide."""
@@ -196,7 +204,8 @@ class Cfs(Algorithm):
 
     def interim(self, state: Any) -> Verdict | None:
         """What could be certified if the study ended now; None before a block."""
-        return self._rules(state).interim(state)
+        found = self._rules(state).interim(state)
+        return None if found is None else self._said(state, found)
 
     def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
         """The state at a look inside a round, of which these runs were told; None where none is planned."""
@@ -208,7 +217,13 @@ class Cfs(Algorithm):
 
     def verdict(self, state: Any) -> Verdict:
         """The verdict of a finished study."""
-        return self._rules(state).verdict(state)
+        return self._said(state, self._rules(state).verdict(state))
+
+    def _said(self, state: Any, found: Verdict) -> Verdict:
+        """The verdict, which says so where its rules know of no days and run no baseline, though both were given."""
+        if self.block_size is None or isinstance(state, PooledState):
+            return found
+        return replace(found, provisos=(*found.provisos, DAYS_UNKNOWN))
 
     def outlook(self, state: Any, n_asked: int) -> Outlook:
         """Runs still to come after the current block, from what is known at its start."""
