@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 from statsmodels.stats.multitest import multipletests
 
-from levers.core.model.additivity import LEAST_DOF, MOST_RUNS, Additive, confirmation, even_sample, lack_of_fit
-from levers.core.model.interactions import MOST_PARAMETERS, cell_means, holm, pair_screen
+from levers.core.model.checks.additivity import LEAST_DOF, MOST_RUNS, Additive, confirmation, even_sample, lack_of_fit
+from levers.core.model.checks.interactions import MOST_PARAMETERS, cell_means, holm, pair_screen
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -163,7 +163,7 @@ def test_too_many_pairs_are_cut_to_those_of_the_largest_effects(monkeypatch: pyt
     rows = rng.integers(0, 2, (300, 12))
     strong = [2, 5, 7, 11]
     model = Additive.of(rows, 2.0 * rows[:, strong].sum(axis=1) + rng.normal(size=300), [2] * 12)
-    monkeypatch.setattr("levers.core.model.interactions.MOST_PAIRS", 6)
+    monkeypatch.setattr("levers.core.model.checks.interactions.MOST_PAIRS", 6)
     screen = pair_screen(model)
     assert sorted((c.first, c.second) for c in screen.checks) == list(combinations(strong, 2))
     assert screen.n_left_out == 60

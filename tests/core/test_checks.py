@@ -10,8 +10,8 @@ from scipy import stats
 from statsmodels.stats.diagnostic import linear_reset
 from statsmodels.stats.stattools import durbin_watson
 
-from levers.core.model.additivity import Additive
 from levers.core.model.checks import claims
+from levers.core.model.checks.additivity import Additive
 from levers.core.model.checks.battery import Claims, check_runs
 from levers.core.model.checks.check import Check, Residual, Runs, basis_rows
 from levers.core.model.checks.nonadditivity import nonadditivity

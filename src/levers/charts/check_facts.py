@@ -8,7 +8,7 @@ from levers.charts.facts import Facts, Row, doubt_note, listed, nothing_yet, num
 from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
-from levers.core.model.interactions import PairCheck
+from levers.core.model.checks.interactions import PairCheck
 from levers.studies.analysis.describe import chance, not_shown
 from levers.studies.analysis.diagnostics import Additivity, Residuals
 from levers.studies.analysis.views import FactorEvidence

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from levers.core.model.additivity import LEAST_DOF, Additive, even_sample
+from levers.core.model.checks.additivity import LEAST_DOF, Additive, even_sample
 from levers.core.model.level_index import Numbers
 from levers.core.space import Codes
 

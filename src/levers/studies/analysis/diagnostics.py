@@ -13,8 +13,8 @@ from scipy.special import chdtr, chdtrc, ndtri
 
 from levers.algorithms.base import PAST
 from levers.core.merging import MAX_MERGED
-from levers.core.model.additivity import Additive, LackOfFit, even_sample, lack_of_fit
-from levers.core.model.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
+from levers.core.model.checks.additivity import Additive, LackOfFit, even_sample, lack_of_fit
+from levers.core.model.checks.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
 from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import OPEN, SET_ASIDE, StudyState

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levers.core.model.additivity import MOST_RUNS, Additive, even_sample
 from levers.core.model.checks import claims
+from levers.core.model.checks.additivity import MOST_RUNS, Additive, even_sample
 from levers.core.model.checks.check import Check, Positions, Residual, Runs, noise_p_value
 from levers.core.model.checks.nonadditivity import bend_of, nonadditivity
 from levers.core.model.checks.order import drift, serial

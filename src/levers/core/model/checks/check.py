@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from levers.core.model.additivity import NO_NOISE, Additive
+from levers.core.model.checks.additivity import NO_NOISE, Additive
 from levers.core.model.level_index import Numbers
 from levers.core.space import Codes
 

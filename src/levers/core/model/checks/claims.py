@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import Additive, f_ratio
+from levers.core.model.checks.additivity import Additive, f_ratio
 from levers.core.model.checks.check import EFFECT, PARENTS, Check, bonferroni
 from levers.core.model.level_index import Numbers
 

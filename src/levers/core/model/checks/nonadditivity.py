@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import LEAST_DOF, Additive, f_ratio
+from levers.core.model.checks.additivity import LEAST_DOF, Additive, f_ratio
 from levers.core.model.checks.check import NONADDITIVITY, Check, Residual
 from levers.core.model.level_index import Numbers
 

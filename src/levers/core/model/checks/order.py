@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import LEAST_DOF, f_ratio
+from levers.core.model.checks.additivity import LEAST_DOF, f_ratio
 from levers.core.model.checks.check import DRIFT, SERIAL, Check, Positions, Residual, Runs
 from levers.core.model.checks.quadratic import ratio_p_value
 from levers.core.model.level_index import Numbers
@@ -27,7 +27,7 @@ def drift(runs: Runs, left: Residual, noise_sd: float | None) -> Check | None:
     have constants of their own, because these are in the fit. `size` is the share of variance explained, adjusted for
     the number of columns.
 
-    >>> from levers.core.model.additivity import Additive
+    >>> from levers.core.model.checks.additivity import Additive
     >>> rows, time = np.array([[0], [1]] * 20), np.arange(40)
     >>> y = np.random.default_rng(1).normal(size=40) + 0.1 * time
     >>> check = drift(Runs(rows.astype(np.int16), y, (2,)), Residual.of(Additive.of(rows, y, [2])), None)
@@ -82,7 +82,7 @@ def serial(runs: Runs, left: Residual) -> Check | None:
     Neighbours are runs told one after the other in one block. One side only: runs that differ more than they should are
     no harm.
 
-    >>> from levers.core.model.additivity import Additive
+    >>> from levers.core.model.checks.additivity import Additive
     >>> rows, day = np.array([[0], [1]] * 24), np.repeat(np.random.default_rng(1).normal(size=6), 8)
     >>> y = np.random.default_rng(2).normal(size=48) + 2 * day
     >>> check = serial(Runs(rows.astype(np.int16), y, (2,)), Residual.of(Additive.of(rows, y, [2])))

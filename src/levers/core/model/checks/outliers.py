@@ -7,7 +7,7 @@ from math import comb, log
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import f_ratio
+from levers.core.model.checks.additivity import f_ratio
 from levers.core.model.checks.check import OUTLIER, Check, Positions, Residual, noise_p_value
 from levers.core.model.level_index import Numbers
 
@@ -58,7 +58,7 @@ def outliers(
     `outcomes` and `positions` are those of the residuals' runs; the run further from the middle is named if two of one
     setting differ, and nothing else tells which is wrong.
 
-    >>> from levers.core.model.additivity import Additive
+    >>> from levers.core.model.checks.additivity import Additive
     >>> y = np.random.default_rng(0).normal(size=24) + 70
     >>> y[[5, 11]] *= 10
     >>> model = Additive.of([[0], [1]] * 12, y, [2])

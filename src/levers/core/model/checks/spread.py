@@ -33,7 +33,7 @@ def noise(left: Residual, noise_sd: float | None) -> Check | None:
 
     Too large a noise is no doubt: it costs runs and nothing else.
 
-    >>> from levers.core.model.additivity import Additive
+    >>> from levers.core.model.checks.additivity import Additive
     >>> left = Residual.of(Additive.of([[0], [0], [1], [1]], [1.0, 2.0, 4.0, 6.0], [2]))
     >>> check = noise(left, 0.5)
     >>> check.statistic, round(check.size, 3), round(check.p_value, 5)

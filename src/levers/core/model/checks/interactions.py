@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc
 
-from levers.core.model.additivity import LEAST_DOF, Additive, f_ratio
+from levers.core.model.checks.additivity import LEAST_DOF, Additive, f_ratio
 from levers.core.model.fit import Fit
 from levers.core.model.level_index import Numbers
 
