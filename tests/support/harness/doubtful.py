@@ -203,11 +203,14 @@ def small_effects(size: float) -> Shape:
     return Shape(10, lambda seed: world, 1.0)
 
 
-def interacting(alpha: float) -> Shape:
-    """The paper's worlds of ten factors, five of them parents, with interactions of strength alpha."""
+def interacting(alpha: float, n_parents: int = 5, levels: tuple[int, int] = (3, 6)) -> Shape:
+    """The paper's worlds of ten factors, five of them parents, with interactions of strength alpha.
+
+    Fewer levels and more parents make studies shorter, and what they rest on harder to contradict.
+    """
 
     def world(seed: int) -> World:
-        return random_world(10, 5, np.random.default_rng([seed, 5]), interaction=alpha)
+        return random_world(10, n_parents, np.random.default_rng([seed, 5]), levels=levels, interaction=alpha)
 
     return Shape(10, world, 1.0, tolerance=1.0)
 
@@ -243,7 +246,7 @@ def broken_kinds() -> Iterator[Kind]:
         Kind("sd tripled at one level", wider(3.0)),
     ]
     both += [Kind(f"max_parents 2, true {n}", shapes=(many_parents(n),), settings={"max_parents": 2}) for n in (4, 8)]
-    for shape in (parents_shape(3, 3, 1.0), parents_shape(10, 3, 0.5)):
+    for shape in (parents_shape(3, 3, 1.0), parents_shape(10, 3, 0.5), parents_shape(30, 2, 0.5)):
         claimed = {"max_parents": max(shape.n_factors // 3, 1)}
         both.append(Kind(f"max_parents a third of K={shape.n_factors}, at the edge", shapes=(shape,), settings=claimed))
     least = {"min_effect": 0.6}
@@ -252,6 +255,10 @@ def broken_kinds() -> Iterator[Kind]:
         for size in (0.2, 0.3, 0.45)
     ]
     both += [Kind(f"interactions, alpha = {alpha}", shapes=(interacting(alpha),)) for alpha in (1, 2, 3, 4, 5)]
+    both += [
+        Kind(f"6 parents of 2 to 4 levels, alpha = {alpha}", shapes=(interacting(alpha, 6, (2, 4)),))
+        for alpha in (1, 2, 3, 4, 5)
+    ]
     both += [Kind(f"interaction {size:g} (a - 2)(b - 2)", shapes=(twisted(size),)) for size in (0.5, 1.0, 2.0)]
     for kind in both:
         yield kind
