@@ -386,7 +386,8 @@ def history_facts(view: StudyView) -> Facts[History]:
         caption += f" At the best setting {best.predicted:.4g} is predicted, {best.low:.4g} to {best.high:.4g}."
     n_past = sum([len(past.values) for past in view.state.past])
     caption += f" {n_past:,} imported runs are not shown." if n_past else ""
-    stages = [plain(stage_words(block.batch.stage)) for block in view.state.blocks]
+    named = [stage_words(block.batch.stage) for block in view.state.blocks]
+    stages = [plain(stage) if stage else "" for stage in named]
     blocks, means, spans = found.blocks.tolist(), found.means, found.spans
     texts = [number(value) for value in values.tolist()] if n <= MOST_ROWS else []
     mean_texts = [number(mean) for mean in means]
