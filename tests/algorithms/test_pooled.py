@@ -1,6 +1,5 @@
 """Pooled studies: the answer comes from all runs, any budget is taken, a noise that is not known is learned."""
 
-import dataclasses
 import math
 from typing import Any
 
@@ -334,41 +333,27 @@ def test_a_study_that_imports_runs_uses_them() -> None:
     assert gap(WORLD, step.assignment.codes) <= 0.5
 
 
-def test_looks_inside_a_block_are_planned_and_say_what_is_certified() -> None:
-    """One design of 38 runs: nothing before half of it, then a certificate that the end improves on."""
+def test_a_look_inside_a_round_says_what_a_stop_would_give() -> None:
+    """One design of 38 runs: nothing while runs are too few, then at every run what stopping there certifies."""
     cfs = Cfs(Problem(WORLD.space, None, 0.1, 1.0), budget=38, aim="certify")
     state, rng = cfs.start(), np.random.default_rng(2)
     step = cfs.ask(state, rng)
     assert isinstance(step, Batch)
     outcomes = WORLD.sample(step.codes, rng).outcomes
-    assert cfs.interim_inside(state, step.codes[:18], outcomes[:18]) is None
-    half, later = (cfs.interim_inside(state, step.codes[:n], outcomes[:n]) for n in (19, 35))
-    assert half is not None
-    assert half == later  # no look between
-    assert half.n_runs == 19
+    looks = [cfs.interim_inside(state, step.codes[:n], outcomes[:n]) for n in range(38)]
+    said = [n for n, look in enumerate(looks) if look is not None]
+    n_parameters = sum(WORLD.space.n_levels) - WORLD.space.n_factors
+    assert said == list(range(said[0], 38))
+    assert n_parameters < said[0] <= 2 * n_parameters
+    for n in said:
+        stopped = cfs.verdict(cfs.finish(state, step.codes[:n], outcomes[:n]))
+        look = looks[n]
+        assert look is not None
+        assert (look.n_runs, look.within, look.assignment) == (n, stopped.within, stopped.assignment)
+        assert "stopped early" not in {remark.kind for remark in look.provisos}
     end = cfs.interim(cfs.tell(state, step, outcomes))
     assert end is not None
-    assert end.within < half.within
-
-
-def test_later_looks_inside_a_block_are_as_far_apart_as_blocks() -> None:
-    cfs = Pooled(Problem(WORLD.space, 0.3, 0.1, 1.0))
-    rng = np.random.default_rng(0)
-    state = cfs.start()
-    first = cfs.ask(state, rng)
-    assert isinstance(first, Batch)
-    state = cfs.tell(state, first, WORLD.sample(first.codes, rng).outcomes)
-    longer = dataclasses.replace(state, target=4 * first.n_runs)
-    step = cfs.ask(longer, rng)
-    assert isinstance(step, Batch)
-    outcomes = WORLD.sample(step.codes, rng).outcomes
-    seen = {
-        found.n_runs
-        for n in range(step.n_runs)
-        if (found := cfs.interim_inside(longer, step.codes[:n], outcomes[:n])) is not None
-    }
-    wanted = [math.floor(first.n_runs * 1.35**j) for j in range(1, 6)]
-    assert sorted(seen) == [n for n in wanted if n < 5 * first.n_runs]
+    assert all(end.within < look.within for look in looks[:30] if look is not None)
 
 
 def test_a_bound_on_parents_that_says_nothing_names_none_by_a_dropped_level() -> None:

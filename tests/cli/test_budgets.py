@@ -44,7 +44,7 @@ def test_a_study_too_short_to_certify_anything() -> None:
     assert "if you stop now" not in said("status ten")
     assert said("forecast ten") == "no runs to go nothing is certified"
     verdict = said("verdict ten")
-    assert "Nothing is certified: too few runs to certify anything" in verdict
+    assert "Nothing is certified: - too few runs to certify anything" in verdict
     assert "no sign of it" not in verdict
     assert json.loads(said("verdict ten --format json"))["tolerance"] is None
     said("export ten -o verdict.json")

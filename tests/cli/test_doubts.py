@@ -82,7 +82,7 @@ def test_a_typo_from_the_first_word_to_the_verdict(here: Path) -> None:
     refused("exclude oven 99 --reason x", "there is no trial 99")
     said = run(f"exclude oven {TYPO} --reason 'typed wrong' --by ann").output
     assert re.search(rf"trial {TYPO}: \d+(\.\d+)? does not count any more", said)
-    assert "the study is no longer finished: more runs are needed" in said
+    assert "the study is not at its end any more: runs are needed" in said
     status = run("status oven").output
     assert "1 outcome does not count" in status
     assert re.search(rf"excluded .* by ann: trial {TYPO} .*\(typed wrong\)", status)

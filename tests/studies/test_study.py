@@ -290,7 +290,7 @@ class TestCorrections:
         shifted = {t.number: in_other_units(t) for t in runs if t.params["heat"] == "mid"}
         made = study.correct_many(shifted, "units")
         assert not study.is_finished
-        assert any("no longer finished" in line for line in made[-1].changes)
+        assert any("not at its end any more" in line for line in made[-1].changes)
         study.correct_many({t.number: outcome(t) for t in runs if t.number in shifted}, "units were right")
         assert study.is_finished
         assert study.verdict().effects[0] == pytest.approx(plain)

@@ -275,7 +275,7 @@ class Algorithm(ABC):
         return None
 
     def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
-        """The state at a look inside a round, of which these runs were told; None where no look is planned there.
+        """The state at a look inside a round, of which these runs were told; None where it says nothing.
 
         It is for `interim` and `fitted` only: the round goes on. `order` says which rows of the round they are.
         """

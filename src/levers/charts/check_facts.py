@@ -201,7 +201,7 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
     rows = [
         ("runs", f"{n}"),
         ("sd of the residuals", number(found.sd)),
-        ("noise sd stated" if found.noise_known else "noise sd at most", number(found.noise_sd)),
+        ("noise sd stated" if found.noise_known else "noise sd reckoned with", number(found.noise_sd)),
         ("skewness (normal: 0)", number(found.skewness)),
         ("share beyond 3 sd (normal: 0.0027)", number(found.share_beyond_3)),
         ("correlation of one run with the next (normal: 0)", number(found.autocorrelation)),
@@ -214,4 +214,4 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
 def _noise(found: Residuals) -> str:
     if found.noise_sd is None or not math.isfinite(found.noise_sd):
         return ""
-    return f", where a noise of {found.noise_sd:.3g} " + ("was stated" if found.noise_known else "is the upper bound")
+    return f", where a noise of {found.noise_sd:.3g} " + ("was stated" if found.noise_known else "is reckoned with")

@@ -248,10 +248,12 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         caption = f"{view.n_runs:,} runs certify nothing: they are too few to tell all levels apart."
         rows = [("runs made", str(view.n_runs), number(None))]
         return Facts(view.title, heading, caption, caption, FORECAST_HEADER, rows)
-    if not points:
-        why = "nothing can be certified before a round of runs is complete. Ask for runs and tell their outcomes:"
+    within = view.status.within  # with what was told of the round under way
+    if not points and within is None:
+        why = "these runs are too few to certify anything. Ask for runs and tell their outcomes:"
         return nothing_yet(heading, f"{why} {view.status.to_go}.", view)
-    now, (_, within), spec = view.n_runs, points[-1], view.state.spec
+    now, spec = view.n_runs, view.state.spec
+    within = points[-1][1] if within is None else within
     to_go, ended = view.status.to_go, view.is_finished
     rows = [("after a round", str(x), number(y)) for x, y in points]
     rows.append(("now", str(now), number(within)))

@@ -39,6 +39,7 @@ def go_on(
       levers continue oven -n 24
     """
     at.study.go_on(n, reason)
+    typer.echo("what is certified from here on allows for going on after outcomes were seen, and is a little wider")
     typer.echo(at.standing())
 
 

@@ -170,7 +170,8 @@ class Reached:
         if found.state == "running":
             return f"{found.n_complete} outcomes so far; {found.to_go}"
         if found.state == "finished":
-            return f"finished: {self.command('verdict')}"
+            how = "finished in doubt" if found.doubts else "finished"
+            return "\n".join([*doubt_lines(found.doubts), f"{how}: {self.command('verdict')}"])
         return "\n".join([*doubt_lines(found.doubts), f"in doubt, and not finished: {self.command('verdict')}"])
 
 

@@ -85,6 +85,8 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
     Example:
       levers effects oven --format csv
     """
+    for line in doubt_lines(at.study.status().doubts):
+        typer.echo(line, err=True)
     _say_effects(at.study.effects(), output)
 
 
@@ -136,7 +138,11 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         if best is not None and best.gain is not None:
             words = gain_words(best.gain, True, study.spec.baseline_outcome)
             typer.echo(f"{words[0].upper()}{words[1:]}.")
-        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}: {_grounds(found)}.")
+        asked = study.spec.tolerance
+        short = asked is not None and found.within > asked
+        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}{f' ({asked:g} was asked for)' if short else ''}:")
+        for line in _grounds(found):
+            typer.echo(f"  - {line}")
         stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
         past = dict(found.runs_by_stage).get(PAST, 0)
         of_which = f" ({', '.join(stages)})" if stages else ""
@@ -164,11 +170,11 @@ def _answers(at: Reached, found: Verdict) -> list[str]:
     """Commands that answer a doubt, to be filled in."""
     trial = next((str(trial) for doubt in found.doubts for trial in doubt.trials), "TRIAL")
     why = ("--reason", "WHY")
+    changes = [at.command("restate", "--noise-sd", "unknown"), at.command("continue")]
     return [
         at.command("correct", trial, "VALUE", *why),
         at.command("exclude", trial, *why),
-        at.command("restate", "--noise-sd", "unknown"),
-        at.command("continue"),
+        *(changes if at.study.spec.solver.finishes_early else []),
         at.command("finish", *why),
     ]
 
@@ -183,11 +189,10 @@ def _promise(within: float | None, failure_prob: float, finished: bool, in_doubt
     return promise(None if within is None else f"{within:.3g}", f"{1 - failure_prob:.0%}", finished, in_doubt)
 
 
-def _grounds(found: Verdict) -> str:
+def _grounds(found: Verdict) -> list[str]:
     """What the guarantee rests on; where nothing is certified there is none, and only why. Doubts were said before."""
-    if found.tolerance is not None and not found.doubts:
-        return found.statement
-    return "; ".join(remark.text for remark in found.provisos) or "see what is in doubt"
+    guarantee = [found.guarantee] if found.tolerance is not None and not found.doubts else []
+    return [*guarantee, *(remark.text for remark in found.provisos)] or ["see what is in doubt"]
 
 
 def _settings(params: Mapping[str, Level]) -> str:

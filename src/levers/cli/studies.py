@@ -47,7 +47,7 @@ def create(
       levers create oven --space oven.toml --tolerance .5 --noise-sd 1
       levers create oven --factor heat=low,mid,high --factor speed=1,2,3 --tolerance .5
       levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
-      levers create oven --space oven.toml --baseline heat=low,speed=2 --baseline-outcome 70 --tolerance 5%
+      levers create oven --space oven.toml --baseline heat=low,speed=2,supplier=A --baseline-outcome 70 --tolerance 5%
     """
     if (space is None) == (not factor):
         raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
@@ -81,7 +81,8 @@ class StudyRow:
     @classmethod
     def of(cls, found: Status) -> "StudyRow":
         """From its status."""
-        same = (found.name, found.state, found.algorithm, found.goal, found.n_factors, found.n_complete)
+        state = "finished in doubt" if found.state == "finished" and found.doubts else found.state
+        same = (found.name, state, found.algorithm, found.goal, found.n_factors, found.n_complete)
         return cls(*same, found.to_go.likely, when(found.updated_at))
 
 

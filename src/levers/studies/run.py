@@ -234,7 +234,7 @@ def check_corrections(wanted: Sequence[tuple[int, float]], reason: str) -> None:
 def check_reason(reason: str, wanted: Sequence[object]) -> None:
     """Refuse to change outcomes that were told without a reason, and to change none at all."""
     if not isinstance(reason, str) or not reason.strip():
-        raise InvalidSettingError("this needs a reason, for whoever reads the log later", field="reason")
+        raise InvalidSettingError("this needs a reason (--reason), for whoever reads the log later", field="reason")
     if not wanted:
         raise TrialError("there is nothing to change; give at least one trial")
 

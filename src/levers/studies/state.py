@@ -346,8 +346,9 @@ class StudyState:
                 self.past.append(event)
             case events.Checked():
                 self.doubts = event.doubts
-                if event.n_runs not in self.checked_runs:
-                    self.checked_runs.append(event.n_runs)
+                if event.n_runs in self.checked_runs:  # a look at the same runs once more, and the latest one
+                    self.checked_runs.remove(event.n_runs)
+                self.checked_runs.append(event.n_runs)
                 if self.open_block is None and event.n_runs > max(self.checked_ends, default=0):
                     self.checked_ends.append(event.n_runs)
             case events.Excluded():

@@ -436,7 +436,7 @@ class Study(AnyStudy):
             state = transaction.state
             if state.ended is not None or (state.open_block is None and not state.is_held):
                 raise StudyError("the study is finished already; `verdict` has its answer")
-            if not state.spec.solver.finishes_early:
+            if state.open_block is not None and not state.spec.solver.finishes_early:
                 raise StudyError(f"{state.spec.algorithm} cannot stop before its end; cfs can")
             if not state.n_complete:
                 raise StudyError("there is no outcome yet, so there is nothing to answer by; tell some first")
@@ -475,7 +475,7 @@ class Study(AnyStudy):
             if "budget" in terms and budget is not None and budget < state.n_complete:
                 raise StudyError(f"{state.n_complete} runs were made already; give a budget above that, or finish")
             transaction.write(*restating(state, spec, changes, reason))
-            check(transaction)
+            check(transaction, again=True)
             return changes
 
     def _decide_again(self, transaction: Transaction, changed: Sequence[int]) -> None:

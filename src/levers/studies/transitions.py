@@ -186,11 +186,19 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
     if state.ended is not None and not spec.solver.progress(known).finished:
         codes, values = state.blocks[-1].batch.codes[:0], np.zeros(0)
         known = states[-1] = spec.solver.finish(known, codes, values)  # whoever ended the study has not changed that
-    return Revised(first, tuple(roles), tuple(states), _changes(spec, state.known[-1], known))
+    changes = _changes(spec, state.known[-1], known)
+    aside = [block for block, role in zip(state.blocks[first:], roles, strict=False) if role == SET_ASIDE != block.role]
+    n_aside = sum(block.n_runs - block.n_missing for block in aside)
+    if n_aside:
+        changes = (
+            *changes,
+            f"{n_aside} outcomes are set aside: {spec.algorithm} cannot use runs that it would not ask for",
+        )
+    return Revised(first, tuple(roles), tuple(states), changes)
 
 
-def with_excluded(state: StudyState) -> Any:
-    """What the algorithm would know if nothing had been excluded; None where that changes nothing that was decided."""
+def with_excluded(state: StudyState) -> tuple[StudyState, Any] | None:
+    """The study as if nothing had been excluded, and what the algorithm would know then; None where nothing changes."""
     twin = state.copy()
     for one in twin.exclusions:
         block, row = twin.blocks[twin.trials.block[one.trial]], twin.trials.row[one.trial]
@@ -198,7 +206,7 @@ def with_excluded(state: StudyState) -> Any:
             block.values[row] = one.value
             block.n_missing -= 1
     found = revision(twin, [one.trial for one in twin.exclusions])
-    return found.states[-1] if found is not None and found.states else None
+    return (twin, found.states[-1]) if found is not None and found.states else None
 
 
 def after_revision(state: StudyState) -> list[Event]:
@@ -240,6 +248,6 @@ def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
             )
     if was.finished != now.finished:
         lines.append(
-            "the study is finished now" if now.finished else "the study is no longer finished: more runs are needed"
+            "the study has come to its end" if now.finished else "the study is not at its end any more: runs are needed"
         )
     return tuple(lines)

@@ -208,7 +208,7 @@ class Cfs(Algorithm):
         return None if found is None else self._said(state, found)
 
     def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> Any:
-        """The state at a look inside a round, of which these runs were told; None where none is planned."""
+        """The state at a look inside a round, of which these runs were told; None where it says nothing."""
         return self._rules(state).look_inside(state, codes, outcomes, order)
 
     def fitted(self, state: Any) -> Fitted | None:

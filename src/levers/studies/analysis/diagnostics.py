@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtr, chdtrc, ndtri
+from scipy.special import chdtr, chdtrc, ndtri, stdtrit
 
 from levers.algorithms.base import PAST
 from levers.core.merging import MAX_MERGED
@@ -153,7 +153,7 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
         skewness=float((e**3).mean() / (e**2).mean() ** 1.5) if sd is not None else None,
         share_beyond_3=float((np.abs(seen) > 3).mean()) if len(seen) else None,
         autocorrelation=_autocorrelation(told) if sd is not None else None,
-        n_outliers=int((np.abs(seen) > -float(ndtri(0.025 / len(seen)))).sum()) if len(seen) else 0,
+        n_outliers=_n_outliers(seen, model.dof),
         normal=ndtri((ranks + 0.625) / (len(seen) + 0.25)),
         observed=seen[ranks],
     )
@@ -254,6 +254,18 @@ def _points(sizes: Values, most: int) -> Numbers:
     largest = np.argsort(-sizes, kind="stable")[: max(1, most // 10)]
     others = np.setdiff1d(np.arange(len(sizes)), largest)
     return np.sort(np.concatenate([largest, others[even_sample(len(others), most - len(largest))]]))
+
+
+def _n_outliers(scaled: Values, dof: int) -> int:
+    """How many residuals are beyond what the largest of so many reaches in 19 of 20 studies, each without itself.
+
+    t = r sqrt((dof - 1) / (dof - r^2)) is the externally studentised residual, on dof - 1 degrees of freedom.
+    """
+    if not len(scaled) or dof < 2:
+        return 0
+    room = np.maximum(dof - scaled**2, 1e-12 * dof)
+    t = np.abs(scaled) * np.sqrt((dof - 1) / room)
+    return int((t > -float(stdtrit(dof - 1, 0.025 / len(scaled)))).sum())
 
 
 def _autocorrelation(told: Values) -> float | None:

@@ -64,7 +64,7 @@ def _by_block(state: StudyState) -> list[tuple[Codes, NDArray[np.float64]]]:
 
 
 def at_last_look(state: StudyState) -> Any:
-    """What the algorithm knows: after the last complete block, or at a look that was planned inside the open one."""
+    """What the algorithm knows: after the last complete round, or with what was told of the open one."""
     known, block = state.known[-1], state.open_block
     if block is None:
         return known

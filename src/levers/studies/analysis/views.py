@@ -71,7 +71,8 @@ class Best:
     If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
     where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
     setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
-    this one too. `gain` is what it gains over the study's baseline, if it has one.
+    this one too. `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
+    contradict what all of it rests on; `Status.doubts` says which.
     """
 
     params: Assignment
@@ -80,6 +81,7 @@ class Best:
     low: float | None
     high: float | None
     gain: Gain | None = None
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def status(name: str, state: StudyState) -> Status:
         to_go=to_go,
         created_at=state.created_at,
         updated_at=state.updated_at,
-        note=_advice(state, to_go.likely),
+        note=None if state.doubts else _advice(state, to_go.likely),
         n_excluded=len(state.exclusions),
         n_checked=state.checked_runs[-1] if state.checked_runs else 0,
         doubts=doubts(state),
@@ -254,8 +256,11 @@ def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.checked_runs and not state.doubts:
-        runs = several(state.checked_runs[-1], "run was", "runs were")
+        n_runs = state.checked_runs[-1] + sum(len(past.values) for past in state.past[: state.n_past_used])
+        runs = several(n_runs, "run was", "runs were")
         text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
+        if n_runs <= state.choices.n_parameters + 1:
+            text = f"{several(n_runs, 'run is', 'runs are')} too few to check anything but outliers"
         yield Remark("checked", text)
     if state.spec.is_merged:
         merging = state.spec.merging
@@ -297,14 +302,17 @@ def _without(state: StudyState) -> Remark:
     listed = ", ".join(f"trial {one.trial} ({one.value:g}: {one.reason})" for one in state.exclusions[:_MOST_LISTED])
     more = len(which) - _MOST_LISTED
     listed += f" and {more} more" if more > 0 else ""
-    known = with_excluded(state)
-    found = None if known is None else state.spec.solver.interim(known)
+    from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
+
+    counted = with_excluded(state)
+    found = None if counted is None else state.spec.solver.interim(counted[1])
     text = f"leaves out {listed}"
-    if found is not None:
+    if counted is not None and found is not None:
+        promise = "in doubt" if checks.doubts(counted[0]) else found.promise
         same = found.assignment.codes == _final(state).assignment.codes
         levels = state.spec.assignment(found.assignment.codes).items()
         other = "the same setting" if same else ", ".join(f"{name}={level_text(level)}" for name, level in levels)
-        text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {found.promise}"
+        text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {promise}"
     return Remark("excluded", text, trials=which)
 
 
@@ -347,6 +355,8 @@ def _losses(found: Verdict | None, estimates: Estimates, k: int, leader: int) ->
     losses = estimates.losses(k, leader)
     if found is None or not found.effects:
         return losses
+    if not losses:  # no outcome is left to fit
+        return list(found.effects[k])
     return [a if a is not None else b for a, b in zip(found.effects[k], losses, strict=True)]
 
 
@@ -359,7 +369,8 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     predicted, low, high = estimates.prediction(levels) or (None, None, None)
     baseline = state.spec.inner_baseline
     gain = None if baseline is None else estimates.gain(tuple(levels), baseline)
-    return Best(state.spec.assignment(levels), _within(state, found), predicted, low, high, gain)
+    chosen = state.spec.assignment(levels)
+    return Best(chosen, _within(state, found), predicted, low, high, gain, bool(doubts(state)))
 
 
 def forecast(state: StudyState) -> Forecast:

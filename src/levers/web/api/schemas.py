@@ -404,6 +404,7 @@ class BestShape(Shape):
     predicted: float | None = Field(description="The mean outcome to expect there.")
     low: float | None
     high: float | None
+    in_doubt: bool | None
     gain: Gain | None = Field(description="What it gains over the baseline, if the study has one.")
 
     @classmethod

@@ -26,6 +26,7 @@ class PooledPlan:
     max_runs: int | None
     aim: str
     block_size: int | None
+    spares: bool = True
 
     @property
     def most_runs(self) -> int | None:
@@ -55,7 +56,8 @@ class PooledPlan:
     def first_round(self) -> int:
         """Runs of the first round. With a budget of few runs per parameter it is all of them."""
         if self.budget is not None and self.aim == BEST:
-            return self.whole(max(settings.FIRST_TO_BEST * self.choices.n_parameters, 2), self.budget)
+            wanted = settings.FIRST_TO_BEST * self.choices.n_parameters
+            return self.whole(max(wanted + (settings.FIRST_SPARE if self.spares else 0), 2), self.budget)
         if self.budget is not None and self.budget < settings.RUNS_TO_ELIMINATE * self.choices.n_parameters:
             return self.budget
         unknown = self.problem.noise_sd is None

@@ -140,7 +140,9 @@ class Pooled(Algorithm):
     def plan(self) -> PooledPlan:
         """Shares of the error, and lengths."""
         size = self.block_size
-        return PooledPlan(self.problem, self.choices, self.max_parents, self.budget, self.max_runs, self.aim, size)
+        spares = self.rules != POOLED_RULES  # studies begun before keep to the first round that they had
+        runs = self.budget, self.max_runs, self.aim, size, spares
+        return PooledPlan(self.problem, self.choices, self.max_parents, *runs)
 
     @cached_property
     def rounds(self) -> Rounds:
@@ -566,50 +568,21 @@ class Pooled(Algorithm):
     def look_inside(
         self, state: PooledState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
     ) -> PooledState | None:
-        """The state inside a long round, at looks planned in advance; nothing is dropped there.
+        """The state that a stop inside the round would end with; None while these runs certify nothing.
 
-        They are as far apart as blocks are: at 1.35, 1.35^2, ... times the runs at the last one, in the first block at
-        half of it. The first runs of the block that were told are used, in the order of the design.
+        What is said if one stops now is what one gets: a stop after any run is charged for (`finish`).
         """
-        rows, y = np.asarray(codes, dtype=np.int16), np.asarray(outcomes, dtype=np.float64)
-        n_runs = self._look_inside(state, len(y))
-        if n_runs == 0 or state.finished:
+        if state.finished or not len(np.asarray(outcomes)):
             return None
-        state = self.rounds.with_part(
-            state, rows[:n_runs], y[:n_runs], BLOCK, None if order is None else np.asarray(order)[:n_runs]
-        )
-        evidence = self.evidence(state)
-        if state.rho is None:
-            state = replace(state, rho=_first_rho(evidence))
-        state = self._with_noise(state)
-        if state.noise_bound is None:
-            return None
-        now = self.standing(state, evidence)
-        leaders = (
-            tuple(now.leaders.tolist())
-            if self.aim == CERTIFY
-            else leaders_of(self.choices, self.posterior(state), self.baseline)
-        )
-        upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
-        return replace(state, leaders=leaders, upper_loss=upper)
+        ended = self.finish(state, codes, outcomes, order)
+        return replace(ended, stopped=False) if ended.certified is not None else None
 
     def fitted(self, state: PooledState) -> Fitted | None:
         """All runs of complete blocks, as the leaders were chosen by them."""
         if state.rho is None:
             return None
-        shrinks = self.aim == BEST or state.noise_bound is None
+        shrinks = self.aim == BEST or state.noise_sd is None or (state.stopped and state.certified is None)
         return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
-
-    def _look_inside(self, state: PooledState, n_told: int) -> int:
-        """Runs of the block under way at the last planned look that was reached; 0 before the first."""
-        if state.rho is None:
-            half = state.target // 2
-            return half if n_told >= half > self.choices.n_parameters else 0
-        reached, look = 0, state.n_runs * (1 + settings.POOLED_GROWTH)
-        while look - state.n_runs <= min(n_told, state.target - 1):
-            reached = math.floor(look - state.n_runs)
-            look *= 1 + settings.POOLED_GROWTH
-        return reached
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
@@ -635,7 +608,7 @@ class Pooled(Algorithm):
 
     def outlook(self, state: PooledState, n_asked: int) -> Outlook:
         """Runs still to come after the current block: if estimates are about right, and if nothing more is dropped."""
-        if state.finished:
+        if state.finished or state.last:
             return Outlook(0, 0)
         if self.budget is not None:
             left = max((self._left(state) or 0) - state.target, 0)

@@ -3,10 +3,10 @@
 import math
 
 from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
-from levers.algorithms.cfs import decisions
+from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.days import LEAST_DAY
-from levers.core.model.evidence import Evidence
+from levers.core.model.evidence import Evidence, noise_upper_bound
 
 NEARLY_INDEPENDENT = Remark(
     "nearly independent",
@@ -42,7 +42,7 @@ def pooled_verdict(
     """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
     served the recommendation, `block_size` runs were made together, and `options` let it be recomputed."""
     space = problem.space
-    noise_bound = math.inf if state.noise_bound is None else state.noise_bound
+    noise_bound = _noise_now(problem, state, noise_share)
     estimates, intervals = decisions.loss_intervals(
         evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob - noise_share, state.rho
     )
@@ -76,6 +76,25 @@ def pooled_verdict(
         blocks=state.blocks,
         rules=state.rules,
     )
+
+
+def _noise_now(problem: Problem, state: PooledState, noise_share: float) -> float:
+    """What the noise is at most, for intervals that are read now   (theory/pooled.md, section 4).
+
+    A bound that holds at any time needs many degrees of freedom; one for this moment has a third of the share, as
+    certificates that are read whenever one likes do.
+    """
+    bound = math.inf if state.noise_bound is None else state.noise_bound
+    if problem.noise_sd is not None or not state.blocks or state.pooled.steps.resolution is None:
+        return bound
+    if state.rules == settings.POOLED_RULES:  # a study keeps to what it was begun under
+        return bound
+    fit = state.fit
+    if fit.residual_dof < 1:
+        return bound
+    share = (noise_share or settings.POOLED_NOISE_SHARE * problem.failure_prob) / 2 / settings.EVERY_LOOK
+    square = max(fit.residual_square, state.pooled.rounding)
+    return max(min(bound, noise_upper_bound(square, fit.residual_dof, share)), state.pooled.least_noise)
 
 
 def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_size: int | None) -> tuple[Remark, ...]:
