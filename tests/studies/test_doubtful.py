@@ -512,3 +512,66 @@ def test_a_tolerance_in_percent_is_of_the_outcome_today() -> None:
     study = levers.create_study("line", space, tolerance=1.0, noise_sd=1.0, seed=1, baseline_outcome=70.0)
     study.restate(tolerance="5%")
     assert study.spec.tolerance == 3.5
+
+
+SEVEN = {f"f{k}": [0, 1] for k in range(7)}
+
+
+@pytest.mark.filterwarnings("ignore::levers.studies.study.SurprisingOutcomeWarning")
+@pytest.mark.parametrize("block_size", [None, 8])
+@pytest.mark.parametrize("factor", [10.0, 100.0])
+def test_a_typo_in_a_budget_is_never_silent(block_size: int | None, factor: float) -> None:
+    """Where the first runs are no more than the parameters, one outcome decides which levels are ever run again."""
+    for seed in range(8):
+        study = levers.create_study("typo", SEVEN, budget=60, noise_sd=1.0, block_size=block_size, seed=seed)
+        rng, typo = np.random.default_rng(seed), seed
+        while not study.is_finished:
+            for trial in study.ask(8):
+                y = 10 + sum(v * (i + 1) / 2 for i, v in enumerate(trial.params.codes)) + rng.normal()
+                study.tell(trial, factor * y if trial.number == typo else y)
+        assert study.is_held
+        assert typo in {number for doubt in study.verdict().doubts for number in doubt.trials}
+
+
+def test_stopping_now_gives_what_is_said_of_it() -> None:
+    rng = np.random.default_rng(2)
+    study = levers.create_study(
+        "stop", {"heat": ["low", "mid", "high"], "speed": [1, 2, 3]}, tolerance=0.3, noise_sd=1.0, seed=3
+    )
+    said = []
+    for _ in range(40):
+        [trial] = study.ask(1)
+        study.tell(trial, 2.0 * (trial.params["heat"] == "mid") + float(rng.normal()))
+        stopped = levers.copy_study("stop", "copy", study.storage)
+        now, verdict = study.status().within, stopped.finish()
+        levers.delete_study("copy", study.storage)
+        assert now == verdict.tolerance
+        said.append(now)
+    assert sum(one is not None for one in said) > 30
+    assert len(set(said)) > 25
+
+
+@pytest.mark.filterwarnings("ignore::levers.studies.study.SurprisingOutcomeWarning")
+def test_a_held_study_of_any_algorithm_can_be_finished_as_it_is() -> None:
+    rng = np.random.default_rng(1)
+    study = levers.create_study(
+        "paper", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, algorithm="modl", seed=1
+    )
+    while not study.is_finished:
+        study.tell_many((trial, 1e4 if trial.number == 3 else float(rng.normal())) for trial in study.ask(1000))
+    assert study.is_held
+    with pytest.raises(StudyError, match="cannot go on"):
+        study.go_on()
+    study.finish("it is what it is")
+    assert not study.is_held
+    assert study.verdict().doubts
+
+
+def test_a_study_without_any_outcome_left_has_no_numbers_and_no_traceback() -> None:
+    study = levers.create_study("empty", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    study.tell_many((trial, 1.0 + trial.number % 3) for trial in study.ask(4))
+    study.finish()
+    study.exclude_many(range(4), "all of it was wrong")
+    assert study.status().n_complete == 0
+    assert study.verdict().tolerance is None
+    assert {row.n_runs for row in study.effects()} == {0}

@@ -260,6 +260,19 @@ def broken_kinds() -> Iterator[Kind]:
         for alpha in (1, 2, 3, 4, 5)
     ]
     both += [Kind(f"interaction {size:g} (a - 2)(b - 2)", shapes=(twisted(size),)) for size in (0.5, 1.0, 2.0)]
+    spent = {"tolerance": None, "budget": 120}
+    both += [
+        Kind("one typo, times 10, budget of 120", typo=10.0, settings=spent, shapes=SHAPES[:5]),
+        Kind("one typo, times 100, budget of 120", typo=100.0, settings=spent, shapes=SHAPES[:5]),
+        Kind(
+            "one typo, times 100, budget, block_size 8",
+            typo=100.0,
+            settings={**spent, "block_size": DAY},
+            shapes=SHAPES[:5],
+        ),
+        Kind("days of 1 sd, budget, block_size 8", days(1.0), settings={**spent, "block_size": DAY}, shapes=SHAPES[:5]),
+        Kind("drift of 1 sd in 100 runs, budget of 120", drifting(1.0), settings=spent, shapes=SHAPES[:5]),
+    ]
     for kind in both:
         yield kind
         yield replace(kind, name=f"{kind.name}, noise unknown", stated=None)
@@ -271,6 +284,7 @@ def honest_kinds() -> Iterator[Kind]:
     yield Kind("honest, noise unknown", stated=None)
     yield Kind("honest, block_size 8", settings={"block_size": DAY})
     yield Kind("honest, budget of 120", settings={"tolerance": None, "budget": 120}, stated=None, shapes=SHAPES[:5])
+    yield Kind("honest, budget of 120, noise stated", settings={"tolerance": None, "budget": 120}, shapes=SHAPES[:5])
     claimed = tuple(Shape(6, lambda seed: slippage_world(2, 3, None, 1.0, 4), 1.0) for _ in range(1))
     yield Kind("honest, max_parents", shapes=claimed, settings={"max_parents": 2})
     least = (Shape(6, lambda seed: additive_world([[0.6, 0.4, 0.0]] * 3 + [[0.0] * 3] * 3), 1.0),)
