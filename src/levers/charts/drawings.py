@@ -285,7 +285,7 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     if isinstance(data, RunsOnly):
         _counted(canvas, data)
         return
-    tolerance, end, (_, now_within) = data.tolerance, data.end, data.points[-1]
+    tolerance, end, now_within = data.tolerance, data.end, data.now_within
     entries = [looks.CERTIFIED, data.look]
     if tolerance is not None:
         entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
@@ -293,10 +293,10 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
         entries.append(looks.LIKELY_TO_WORST if end[1] > end[0] else looks.END)
     top = canvas.legend(entries) + 26
     bottom = top + (210 if canvas.is_narrow else 240)
-    reached = [within for _, within in data.points] + ([] if tolerance is None else [tolerance])
+    reached = [within for _, within in data.points] + [now_within] + ([] if tolerance is None else [tolerance])
     y = spanned(reached, bottom, top, zero=True, log=data.log)
     left, right = y.label_room, canvas.width - 14.0
-    x = runs_scale(data.points[0][0], max(data.now, end[1] if end else 0), left, right)
+    x = runs_scale(data.points[0][0] if data.points else data.now, max(data.now, end[1] if end else 0), left, right)
     if end is not None and end[1] > end[0]:
         with canvas.group(f"the end: likely after {end[0]:,} runs, {end[1]:,} in the worst case", "c-end"):
             canvas.bar(looks.LIKELY_TO_WORST, x(end[0]), top, x(end[1]) - x(end[0]), bottom - top)

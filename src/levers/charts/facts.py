@@ -219,6 +219,7 @@ class Steps:
     points: Sequence[tuple[int, float]]
     words: Sequence[str]
     now: int
+    now_within: float
     now_words: str
     tolerance: float | None
     end: tuple[int, int] | None
@@ -265,12 +266,12 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     sure = f"{100 * (1 - spec.failure_prob):g} %"
     caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt)}"
     caption += "." if ended else f"; {to_go}."
-    reached = [y for _, y in points] + ([] if spec.tolerance is None else [spec.tolerance])
+    reached = [y for _, y in points] + [within] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
     now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
     now_words += ", in doubt" if view.in_doubt else ""
     look = looks.DOUBTED if view.in_doubt else looks.VERDICT if ended else looks.NOW
-    steps = Steps(points, words, now, now_words, spec.tolerance, end, look, is_wide(reached))
+    steps = Steps(points, words, now, within, now_words, spec.tolerance, end, look, is_wide(reached))
     return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 

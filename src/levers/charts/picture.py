@@ -207,18 +207,19 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
     figure, axes = new_axes(4.5)
     runs, reached = [x for x, _ in data.points], [y for _, y in data.points]
     look, now = looks.CERTIFIED, data.look
-    axes.step([*runs, data.now], [*reached, reached[-1]], where="post", color=look.colour, linewidth=1.2)
+    last = reached[-1] if reached else data.now_within
+    axes.step([*runs, data.now], [*reached, last], where="post", color=look.colour, linewidth=1.2)
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
-    axes.plot([data.now], reached[-1:], now.marker, color=now.colour, markersize=8, label=now.label)
+    axes.plot([data.now], [data.now_within], now.marker, color=now.colour, markersize=8, label=now.label)
     if data.tolerance is not None:
         text = f"tolerance {data.tolerance:g}"
         axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
     if data.end is not None:
-        likely, last = data.end
-        if last > likely:
+        likely, latest = data.end
+        if latest > likely:
             look = looks.LIKELY_TO_WORST
-            axes.axvspan(likely, last, color=look.colour, alpha=0.35, hatch="//", linewidth=0, label=look.label)
-        text = "the end: likely" if last > likely else looks.END.label
+            axes.axvspan(likely, latest, color=look.colour, alpha=0.35, hatch="//", linewidth=0, label=look.label)
+        text = "the end: likely" if latest > likely else looks.END.label
         axes.axvline(likely, color=looks.END.colour, linewidth=1.5, linestyle="-.", label=text)
     if data.log:
         axes.set_yscale("log")

@@ -90,7 +90,7 @@ def _single_shares(
         weight = np.where(rival, np.exp(-0.5 * (behind / spread) ** 2) / spread, 0.0)
         gain = weight / precision**2
         gain[row, leader] = weight.sum(axis=1) / precision[row, leader] ** 2
-        chosen = gain.argmax(axis=1)
+        chosen = _first_best(gain)
         precision[row, chosen] += added
         given[row, chosen] += 1
     return [given[k, :m] / n_steps for k, m in enumerate(sizes)]
@@ -118,10 +118,20 @@ def _tied_shares(places: NDArray[np.int64], found: Posterior, n_steps: int, adde
         moved = indicators @ covariance
         total = 1.0 / added + (moved * indicators).sum(axis=1)
         gain = weight @ (spread_out @ indicators.T) ** 2 / total
-        chosen = int(gain.argmax())
+        chosen = int(_first_best(gain[None])[0])
         covariance -= np.outer(moved[chosen], moved[chosen]) / total[chosen]
         given[chosen] += 1
     return given / n_steps
+
+
+def _first_best(gain: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The first of each row's largest numbers, rounding left out: levels that are alike must not be told by it.
+
+    >>> _first_best(np.array([[1.0, 1.0 + 1e-15, 0.5]])).tolist()
+    [0]
+    """
+    found: NDArray[np.int64] = (gain >= (1 - 1e-9) * gain.max(axis=1, keepdims=True)).argmax(axis=1)
+    return found
 
 
 def _own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
