@@ -57,7 +57,8 @@ class PooledPlan:
         """Runs of the first round. With a budget of few runs per parameter it is all of them."""
         if self.budget is not None and self.aim == BEST:
             wanted = settings.FIRST_TO_BEST * self.choices.n_parameters
-            return self.whole(max(wanted + (settings.FIRST_SPARE if self.spares else 0), 2), self.budget)
+            left = max(self.budget - wanted, 0) // 4  # a short budget needs its runs where they serve the answer
+            return self.whole(max(wanted + (min(settings.FIRST_SPARE, left) if self.spares else 0), 2), self.budget)
         if self.budget is not None and self.budget < settings.RUNS_TO_ELIMINATE * self.choices.n_parameters:
             return self.budget
         unknown = self.problem.noise_sd is None
