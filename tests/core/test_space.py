@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from levers.core.space import Assignment, Factor, Space
+from levers.core.codec import from_json, to_json
+from levers.core.space import FREE, Assignment, Factor, Space
 from levers.errors import InvalidSpaceError, LeversError
 
 
@@ -67,7 +68,7 @@ def test_assignment_is_a_mapping_and_encodes_back() -> None:
 
 def test_wrong_assignments_are_refused() -> None:
     space = Space.sized([2, 3])
-    for codes, message in (((0,), "needs 2 levels"), ((0, 3), "levels 0 to 2"), ((-1, 0), "levels 0 to 1")):
+    for codes, message in (((0,), "needs 2 levels"), ((0, 3), "levels 0 to 2"), ((-2, 0), "levels 0 to 1")):
         with pytest.raises(InvalidSpaceError, match=message):
             Assignment(space, codes)
     with pytest.raises(InvalidSpaceError, match=r"2 problems.*no factor 'X9'.*'X2' is not set"):
@@ -80,3 +81,13 @@ def test_wrong_assignments_are_refused() -> None:
 
 def test_size_of_the_full_factorial_is_exact() -> None:
     assert Space.sized([6] * 100).n_assignments == 6**100
+
+
+def test_an_assignment_may_leave_factors_to_nature():
+    space = Space.of({"heat": ["low", "high"], "speed": [1, 2, 3]})
+    one = space.assignment([FREE, 2])
+    assert dict(one) == {"speed": 3} and one.free == ("heat",) and len(one) == 1
+    assert "heat" not in one and "speed" in one and "nothing" not in one
+    with pytest.raises(KeyError, match="left to nature"):
+        one["heat"]
+    assert from_json(to_json(one), Assignment) == one

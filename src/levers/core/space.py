@@ -173,11 +173,17 @@ class Space:
 @serialisable("Assignment")
 @dataclass(frozen=True, slots=True)
 class Assignment(Mapping[str, Level]):
-    """One level for every factor: what a run sets. A mapping from factor names to levels.
+    """What a run sets: a level for every factor, or for some while the others are left to nature (FREE).
 
-    >>> best = Space.of({"speed": ["slow", "fast"], "dose": [1, 2, 3]}).assignment([1, 0])
+    It is a mapping from the names of the factors that are set to their levels: the paper's do(X = x).
+
+    >>> space = Space.of({"speed": ["slow", "fast"], "dose": [1, 2, 3]})
+    >>> best = space.assignment([1, 0])
     >>> best["speed"], dict(best)
     ('fast', {'speed': 'fast', 'dose': 1})
+    >>> watched = space.assignment([FREE, 2])
+    >>> dict(watched), watched.free
+    ({'dose': 3}, ('speed',))
     """
 
     space: Space = field(repr=False)
@@ -190,23 +196,31 @@ class Assignment(Mapping[str, Level]):
         problems = [
             f"factor {name!r} has levels 0 to {m - 1}, not {code}"
             for name, m, code in zip(self.space.names, n_levels, self.codes, strict=True)
-            if not 0 <= code < m
+            if not FREE <= code < m
         ]
         if problems:  # an assignment is made for every run, and hardly ever wrong
             raise_together(InvalidSpaceError, problems)
 
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The factors that are left to nature."""
+        return tuple(name for name, code in zip(self.space.names, self.codes, strict=True) if code == FREE)
+
     def __getitem__(self, name: str) -> Level:
         k = self.space.position(name)
+        if self.codes[k] == FREE:
+            raise KeyError(f"{name!r} is left to nature, so it has no level here; see Assignment.free")
         return self.space.factors[k].levels[self.codes[k]]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.space._positions
+        k = self.space._positions.get(name) if isinstance(name, str) else None
+        return k is not None and self.codes[k] != FREE
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.space.names)
+        return (name for name, code in zip(self.space.names, self.codes, strict=True) if code != FREE)
 
     def __len__(self) -> int:
-        return self.space.n_factors
+        return len(self.codes) - self.codes.count(FREE)
 
     def __hash__(self) -> int:
         return hash((self.space.names, self.codes))
