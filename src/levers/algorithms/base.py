@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
 from levers.core.model.ordinary import Fitted
-from levers.core.space import FREE, Assignment, Codes, Level, Space
+from levers.core.space import FREE, Assignment, Codes, Level, Space, with_taken
 from levers.core.validation import check_count, check_outcomes, check_probability, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
@@ -53,16 +53,20 @@ class Problem:
 class Batch:
     """Runs to make: one row of level positions each. A cell that is FREE is left to nature.
 
+    `asked` is None while it is so. Once the levels that nature chose are filled in, it is what was asked for.
+
     >>> batch = Batch(np.array([[0, 1], [1, FREE]], dtype=np.int16), stage="test")
     >>> batch.n_runs, batch.is_global
     (2, False)
-    >>> batch.observed([[0, 1], [1, 2]]).is_global
-    True
+    >>> seen = batch.observed([[0, 1], [1, 2]])
+    >>> seen.is_global, seen.as_made.tolist()
+    (True, [[0, 1], [1, -4]])
     """
 
     codes: Codes
     stage: str
     focus: int | None = None
+    asked: Codes | None = None
 
     @property
     def n_runs(self) -> int:
@@ -81,7 +85,12 @@ class Batch:
             raise OutcomeMismatchError(f"the batch has shape {self.codes.shape}, the observed levels {seen.shape}")
         if ((self.codes != FREE) & (self.codes != seen)).any():
             raise OutcomeMismatchError("the observed levels differ from levels that the batch had set")
-        return replace(self, codes=seen)
+        return replace(self, codes=seen, asked=self.codes)
+
+    @property
+    def as_made(self) -> Codes:
+        """The rows with both what was left to nature and what it took   (core.space.with_taken)."""
+        return self.codes if self.asked is None else with_taken(self.asked, self.codes)
 
 
 @serialisable("BlockRecord")

@@ -229,6 +229,28 @@ class Assignment(Mapping[str, Level]):
         return str(dict(self))
 
 
+def with_taken(codes: ArrayLike, levels: ArrayLike) -> Codes:
+    """Codes of runs as they were made: where one was FREE it becomes FREE - 1 - i, which says that nature took level i.
+
+    >>> with_taken([[0, FREE]], [[0, 2]]).tolist()
+    [[0, -4]]
+    """
+    asked, seen = np.asarray(codes, dtype=np.int16), np.asarray(levels, dtype=np.int16)
+    made: Codes = np.where((asked == FREE) & (seen >= 0), FREE - 1 - seen, asked).astype(np.int16)
+    return made
+
+
+def levels_had(codes: ArrayLike) -> Codes:
+    """The levels that runs had, set or taken by nature; FREE where it is not known what nature took.
+
+    >>> levels_had([[0, -4], [1, FREE]]).tolist()
+    [[0, 2], [1, -1]]
+    """
+    made = np.asarray(codes, dtype=np.int16)
+    had: Codes = np.where(made < FREE, FREE - 1 - made, made).astype(np.int16)
+    return had
+
+
 def _factor_problems(factor: Factor) -> list[str]:
     problems = []
     if not isinstance(factor.name, str) or not factor.name.strip():
