@@ -18,6 +18,9 @@ Elsewhere = tuple[tuple[int, float], ...]
 """Stakes of choices that are made on other runs, and count towards the same tolerance."""
 
 
+_MOST_ELSEWHERE = 0.95  # the largest share of the risk that other runs may take
+
+
 @dataclass(frozen=True)
 class PooledCertificate:
     """The certificate of the leaders of all runs, of which `max_parents` factors can lose something.
@@ -85,7 +88,8 @@ class PooledCertificate:
     def runs_needed(
         self, state: PooledState, evidence: Evidence, tolerance: float, risk: float, following: float
     ) -> float:
-        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now.
+        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now, infinite where what
+        other runs may lose leaves no room.
 
         A rough count comes first, from the usual scale of a certificate; the certificate itself is computed only when
         that says that the end is near: within two rounds of `following` runs.
@@ -97,6 +101,8 @@ class PooledCertificate:
             return max(rough, 2 * following)
         if stakes_bound(stakes, tolerance) <= risk:
             return 0.0
+        if stakes_bound(self.elsewhere, tolerance) > _MOST_ELSEWHERE * risk:
+            return math.inf
         return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk)
 
     def _secant(self, state: PooledState, evidence: Evidence, guess: float, tolerance: float, risk: float) -> float:

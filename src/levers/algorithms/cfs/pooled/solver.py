@@ -510,6 +510,8 @@ class Pooled(Algorithm):
             return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
         if (left is not None and left <= 0) or state.n_runs * self.space.n_factors >= self.most_cells:
             return self._ended(state, evidence)
+        if math.isinf(more):  # no runs of this part are enough
+            return self._ended(state, evidence)
         if self.baseline is not None:
             more *= 1 + 1 / self.rounds.baseline_every  # runs that hardly tell levels in play apart
         target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from levers.algorithms.base import Algorithm, Batch, Outlook, Problem, Progress, Verdict
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import cheap_scale
+from levers.algorithms.cfs.pooled.certificate import Elsewhere
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import BLOCK, CERTIFY, COMPARING
@@ -30,7 +31,7 @@ from levers.core.space import FREE, Codes, Factor, Space, levels_had
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError
 
-_COMPARISON = "left alone"  # the name of the one lever of the comparison: what is left alone
+_COMPARISON = "left alone"  # the one lever of the comparison: its levels are the subsets
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,17 @@ class Subsets(Algorithm):
 
     @cached_property
     def _problem(self) -> Problem:
-        """The problem of either study: both compare levels and bound a noise, and share the rest   (theory, 2)."""
+        """The problem of the comparison but for its space: both studies compare levels and bound a noise, each with a
+        share of its own, and have the rest in common   (theory, section 2)."""
         extra = settings.POOLED_SHARE + settings.POOLED_NOISE_SHARE
         return replace(self.problem, failure_prob=self.failure_prob / (1 + extra))
+
+    @cached_property
+    def _setting_problem(self) -> Problem:
+        """The problem of the first study: what its certificate may take is what that of the comparison may."""
+        rest = 1 - settings.POOLED_SHARE - settings.RESERVE
+        equal = 1.0 if self.problem.noise_sd is None else (rest - settings.POOLED_NOISE_SHARE) / rest
+        return replace(self._problem, failure_prob=equal * self._problem.failure_prob)
 
     @cached_property
     def spread(self) -> float:
@@ -105,7 +114,7 @@ class Subsets(Algorithm):
     def alone(self) -> Pooled:
         """The rules of the first study where it stands alone: it was stopped, or a budget was given."""
         most = self.pooled.plan.most_runs
-        given = replace(self.pooled, problem=self._problem)
+        given = replace(self.pooled, problem=self._setting_problem)
         if most is None:
             return given
         own = most - max(round(settings.SUBSET_SHARE * most), settings.RUNS_A_SUBSET * len(self.subsets))
@@ -122,26 +131,28 @@ class Subsets(Algorithm):
 
     def comparison(self, state: SubsetState) -> Pooled:
         """The rules of the second study: the subsets as levels of one lever, on top of what the first may lose."""
-        names = ["+".join(self.space.names[k] for k in subset) or "nothing" for subset in self.subsets]
-        space = Space([Factor(_COMPARISON, tuple(dict.fromkeys(f"{i}: {name}" for i, name in enumerate(names))))])
-        evidence = self.alone.evidence(state.setting)
-        known = state.setting.noise_sd is not None
-        elsewhere = tuple(self.alone.stakes(state.setting, evidence)) if known else ((2, math.inf),)
+        space = Space([Factor(_COMPARISON, tuple(range(len(self.subsets))))])
         in_play = state.subset.active[0] if state.subset is not None else range(len(self.subsets))
         tolerance = self.problem.tolerance if state.budget is None else None
-        most = self.pooled.plan.most_runs
-        left = None if most is None else most - self._own_runs(state)
+        if tolerance is not None and state.at_most is not None:
+            tolerance -= state.at_most
         return Pooled(
             replace(self._problem, space=space, noise_sd=None, tolerance=tolerance),
             budget=state.budget,
-            max_runs=left if tolerance is not None else None,
+            max_runs=self._runs_left(state) if tolerance is not None else None,
             batch_size=self.pooled.batch_size,
             most_cells=self.pooled.most_cells,
             aim=CERTIFY,
             block_size=self.pooled.block_size,
-            elsewhere=elsewhere,
+            elsewhere=self._stakes(state) if state.at_most is None else (),
             unequal=state.tally.unequal(in_play) if state.tally is not None else 1.0,
         )
+
+    def _stakes(self, state: SubsetState) -> Elsewhere:
+        """What the first study may lose."""
+        if state.setting.noise_sd is None:
+            return ((2, math.inf),)  # nothing tells
+        return tuple(self.alone.stakes(state.setting, self.alone.evidence(state.setting)))
 
     def _own_runs(self, state: SubsetState) -> int:
         return state.setting.n_runs - state.setting.n_past
@@ -207,33 +218,39 @@ class Subsets(Algorithm):
     def _opened(self, state: SubsetState) -> SubsetState:
         """The state with the comparison begun, where the first study has ended; afresh where its leaders have changed.
 
-        Where what the first study certified leaves no room, because its runs were limited, the second has a budget: the
-        runs that are left, or as many as were planned for it.
+        The comparison has room for what the first study leaves of the tolerance. Where that is nothing, because its
+        runs were limited, the comparison has a budget: the runs that are left, or as many as were planned for it.
         """
         if not state.comparing or (state.subset is not None and state.at == state.setting.leaders):
             return state
-        state = replace(state.without_subsets(), at=state.setting.leaders)
-        n, k = len(self.subsets), len(self.free)
         most_levels = max(self.space.n_levels[f] for f in self.free)
-        state = replace(state, tally=SubsetTally.empty(n, k, most_levels), budget=self._comparison_budget(state))
+        tally = SubsetTally.empty(len(self.subsets), len(self.free), most_levels)
+        state = replace(state.without_subsets(), at=state.setting.leaders, tally=tally)
+        if not self._leaves_room(self._stakes(state)):
+            ceiling = state.setting.upper_loss
+            if ceiling is not None and self._leaves_room((), ceiling):
+                state = replace(state, at_most=ceiling)
+            else:
+                state = replace(state, budget=self._runs_left(state) or self._planned_runs(state))
         return replace(state, subset=self.comparison(state).start())
 
-    def _comparison_budget(self, state: SubsetState) -> int | None:
+    def _leaves_room(self, stakes: Elsewhere, at_most: float = 0.0) -> bool:
+        """Whether a comparison as precise as planned would certify the tolerance on top of what the first may lose."""
+        if self.problem.tolerance is None or not all(math.isfinite(error) for _, error in stakes):
+            return False
+        left = self.tolerance - at_most
+        planned = (len(self.subsets), self.spread * self.tolerance)
+        return left > 0 and stakes_bound((*stakes, planned), left) <= self.setting.shares.selection
+
+    def _runs_left(self, state: SubsetState) -> int | None:
+        """Runs that are left of a budget, or of the most; None where there is no limit."""
         most = self.pooled.plan.most_runs
-        left = None if most is None else max(most - self._own_runs(state), 2)
-        if self.problem.tolerance is None:
-            return left
-        if state.setting.noise_sd is not None:
-            stakes = self.setting.stakes(state.setting, self.setting.evidence(state.setting))
-            finite = all(math.isfinite(error) for _, error in stakes)
-            if finite and stakes_bound(stakes, self.tolerance) <= self.setting.shares.selection:
-                return None
-        return left if left is not None else self._planned_runs(state)
+        return None if most is None else max(most - self._own_runs(state), 2)
 
     def _planned_runs(self, state: SubsetState) -> int:
         """Runs of a comparison that reaches the standard error which was planned for it."""
         if self.problem.tolerance is None:
-            return self._comparison_budget(state) or 2
+            return self._runs_left(state) or 2
         noise_sd = state.setting.noise_sd or settings.USUAL_NOISE * self.tolerance
         return math.ceil(len(self.subsets) * (noise_sd / (self.spread * self.tolerance)) ** 2) + 2
 

@@ -109,7 +109,8 @@ class SubsetState:
     """Where a study stands that may leave levers alone.
 
     `setting` is the study in which every lever is set, and `subset` the one that compares what to leave alone at its
-    leaders, `at`. With `cut` the study ends with the first of them: somebody stopped it there.
+    leaders, `at`. Where the evidence on every pair of levels is what bounds the loss of the first, that is `at_most`.
+    With `cut` the study ends with the first of them: somebody stopped it there.
     """
 
     setting: PooledState
@@ -117,6 +118,7 @@ class SubsetState:
     at: tuple[int, ...] = ()
     tally: SubsetTally | None = None
     budget: int | None = None
+    at_most: float | None = None
     cut: bool = False
 
     @property
@@ -139,4 +141,4 @@ class SubsetState:
 
     def without_subsets(self) -> "SubsetState":
         """The state with nothing compared yet."""
-        return replace(self, subset=None, at=(), tally=None, budget=None)
+        return replace(self, subset=None, at=(), tally=None, budget=None, at_most=None)

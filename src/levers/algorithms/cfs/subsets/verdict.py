@@ -50,7 +50,7 @@ def subset_verdict(rules: "Subsets", state: SubsetState, setting: Verdict, compa
         setting,
         assignment=rules.space.assignment(codes),
         n_runs=setting.n_runs + compared.n_runs,
-        tolerance=compared.tolerance,
+        tolerance=None if compared.tolerance is None else compared.tolerance + (state.at_most or 0.0),
         provisos=(*provisos, *_left_remarks(rules, state), LEFT_ALONE, *_hidden_remarks(rules, state)),
         runs_by_stage=add_runs(setting.runs_by_stage, COMPARING, compared.n_runs),
         blocks=(*setting.blocks, *(replace(block, stage=COMPARING) for block in compared.blocks)),
