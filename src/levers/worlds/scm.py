@@ -184,7 +184,7 @@ class World:
         return _search(self)
 
     def _causal_order(self) -> tuple[int | None, ...]:
-        """Positions of variables in causal order, None where the outcome comes; of several that could be next, the first.
+        """Positions in causal order, None where the outcome comes; of several variables that could be next, the first.
 
         Random draws are made in this order, so it is part of what a seed means.
         """
@@ -282,7 +282,7 @@ def _mean(world: World, codes: Codes) -> float:
     fixed = {k: int(code) for k, code in enumerate(codes) if code != FREE}
     if all(k in fixed for k in world.outcome.parents):
         return float(world.outcome.mean(np.maximum(codes, 0)[None, :])[0])
-    return sum(float(table.values) for table in _mean_tables(world, fixed, range(world.space.n_factors)))
+    return sum(float(table.values) for table in mean_tables(world, fixed, range(world.space.n_factors)))
 
 
 def estimate_mean_under(world: World, settings: Intervention, n_runs: int, rng: np.random.Generator) -> Estimate:
@@ -356,7 +356,7 @@ def _terms(world: World, fixed: Mapping[int, int]) -> list[list[Potential]]:
     return [[Potential.of(free, outcome.mean(rows).reshape([sizes[k] for k in free]))]]
 
 
-def _mean_tables(world: World, fixed: Mapping[int, int], left: Collection[int]) -> list[Potential]:
+def mean_tables(world: World, fixed: Mapping[int, int], left: Collection[int]) -> list[Potential]:
     """E[Y | do] as a sum of tables over the factors that are set, but not to a fixed level.
 
     `left` are the factors left to nature unless they are fixed; all others are set, and are axes of the tables.
@@ -414,7 +414,7 @@ def _search(world: World) -> tuple[Assignment, float]:
         for left in combinations(candidates, size):
             if world.arrows.territory(left) != left:  # a subset of it is at least as good
                 continue
-            value, levels = maximise(_mean_tables(world, {}, left))
+            value, levels = maximise(mean_tables(world, {}, left))
             if found is None or value > found[0] + ROUNDING * max(1.0, abs(found[0])):
                 found = value, levels, left
     assert found is not None  # to leave nothing alone is always tried
