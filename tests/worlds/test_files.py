@@ -117,6 +117,7 @@ def test_functions_with_randomness_are_sampled() -> None:
         ({"nature": {"a": lambda: {0: 0.5, 1: 0.6}}}, "'a' returned probabilities that are not"),
         ({"nature": {"a": lambda b: b, "b": lambda a: a}}, "in a circle"),
         ({"factors": {"a b": [0, 1], "a_b": [0, 1]}}, "both written a_b"),
+        ({"factors": {"rng": [0, 1], "a": [0, 1]}}, "no variable may be called 'rng'"),
         ({"noise": "cauchy"}, "noise must be one of"),
         ({"outcome": lambda a: float("nan")}, "one finite number for each row"),
     ],
@@ -139,6 +140,9 @@ def test_kinds_of_outcomes_and_levels() -> None:
     assert set(mixed.observe(50, np.random.default_rng(0)).outcomes.tolist()) == {0.0, 1.0}
     shifted = world_from_text(SMALL + "[outcome]\nbase = 10\nexpression = '2'\n[outcome.effects]\nheat = [0, 1, 2]\n")
     assert best_mean(shifted) == 14.0
+    either_way = "[nodes.vent]\nlevels = [true, false]\nexpression = 'heat > 210'\n"
+    vented = world_from_text(SMALL + either_way + "[outcome]\nexpression = '1 if vent else 0'\n")
+    assert [mean_under(vented, {"heat": heat}) for heat in (200, 220)] == [0.0, 1.0]
     nearest = "[nodes.oven]\nlevels = [190, 230]\nexpression = 'heat + 1'\n"
     world = world_from_text(SMALL + nearest + "[outcome]\n[outcome.effects]\noven = [0, 1]\n")
     assert [mean_under(world, {"heat": heat}) for heat in (200, 220, 240)] == [0.0, 1.0, 1.0]
@@ -177,6 +181,7 @@ def test_a_long_sum_is_many_small_tables() -> None:
         (SMALL + "[outcome]\nnoise_sd = 0\nexpression = 'heat'", "the outcome: noise_sd must be"),
         (SMALL + "[outcome]\nnoise = 'cauchy'\nexpression = 'heat'", "noise must be one of"),
         (SMALL + "[outcome]\nnoise = 'bernoulli'\nnoise_sd = 1\nexpression = 'heat'", "no noise_sd"),
+        (SMALL + "[outcome]\nnoise = 'bernoulli'\nexpression = 'heat / 200'", "not numbers from 1 to 1.2"),
         (SMALL + "[outcome]\n[outcome.effects]\nheat = [0, 1]", "'heat' has 3 levels and needs as many effects"),
         (SMALL + "[outcome]\n[outcome.effects]\nheet = [0, 1]", "no node 'heet'; the nodes are heat, steam"),
         (SMALL + "[[outcome.tables]]\nparents = ['heat']\nvalues = [1]", "table over heat needs"),

@@ -320,7 +320,7 @@ def test_where_no_table_is_known_means_are_estimated() -> None:
     wild = Drawn(2, lambda rows, y, rng: rng.random(len(rows)) < 0.25)
     world = World(Space.sized([2, 2]), [wild, even_table(2)], AdditiveOutcome({0: (0.0, 1.0)}, Noise(0.1)))
     assert mean_under(world, {"X1": 2}) == best_mean(world) == 1.0
-    with pytest.raises(InvalidWorldError, match="estimate_mean_under"):
+    with pytest.raises(InvalidWorldError, match=r"'X1': .*estimate_mean_under"):
         mean_under(world, {"X2": 1})
     estimate = estimate_mean_under(world, {"X2": 1}, 250_000, np.random.default_rng(0))
     assert abs(estimate.mean - 0.25) < 5 * estimate.standard_error
@@ -335,7 +335,10 @@ def test_binary_outcomes_may_read_hidden_variables() -> None:
     outcomes = world.observe(10_000, np.random.default_rng(0)).outcomes
     assert set(outcomes.tolist()) == {0.0, 1.0}
     assert outcomes.mean() == pytest.approx(0.9, abs=0.02)
-    wrong = BinaryOutcome(TableOutcome({(0,): [0.5, 1.5]}))
+    assert world.noise_sd == 0.5  # outcomes of 0 and 1 vary by no more, whatever is hidden
+    with pytest.raises(InvalidWorldError, match=r"not numbers from 0\.5 to 1\.5"):
+        BinaryOutcome(TableOutcome({(0,): [0.5, 1.0], (1,): [0.0, 0.5]}))
+    wrong = BinaryOutcome(FunctionOutcome(lambda rows: rows[:, 0] + 0.5, parents=(0,), sizes=(2,)))
     with pytest.raises(InvalidWorldError, match="a probability as its mean"):
         World(Space.sized([2]), [even_table(2)], wrong).observe(50, np.random.default_rng(0))
 

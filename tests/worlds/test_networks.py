@@ -234,5 +234,7 @@ def test_wrong_graphs_are_refused() -> None:
         changed(Y={"effects": {"b": [1.0]}})
     with pytest.raises(InvalidWorldError, match="no node 'Y' for the outcome"):
         graph_world(nx.DiGraph([("a", "b")]), np.random.default_rng(0))
+    with pytest.raises(InvalidWorldError, match="nodes must be texts"):
+        graph_world(nx.DiGraph([(1, "Y")]), np.random.default_rng(0))
     with pytest.raises(InvalidWorldError, match="in a circle"):
         graph_world(nx.DiGraph([("a", "b"), ("b", "a"), ("a", "Y")]), np.random.default_rng(0))

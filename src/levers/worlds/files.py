@@ -352,7 +352,7 @@ def _levels(variable: Factor) -> Values:
 def _codes(variable: Factor, found: Values, expression: Expression) -> Codes:
     """Positions of levels: a text is the level itself, a number the nearest level or, among texts, a position."""
     levels = _levels(variable)
-    if found.dtype.kind in "UO":
+    if found.dtype.kind in "UO" or found.dtype.kind == levels.dtype.kind == "b":
         match = found[:, None] == levels[None, :]
         if not match.any(axis=1).all():
             wrong = found[~match.any(axis=1)][0]

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def identifier(name: str) -> str:
     ('melt_temperature', '_2nd_dose')
     """
     word = re.sub(r"\W", "_", name)
-    return word if word.isidentifier() else f"_{word}"
+    return word if word.isidentifier() and not iskeyword(word) else f"_{word}"
 
 
 def identifiers(names: Sequence[str]) -> dict[str, int]:
@@ -77,6 +78,8 @@ def function_world(
     secret = Space.of(hidden).factors if hidden else ()
     variables = (*space.factors, *secret)
     reader = _Reader(variables)
+    if RANDOMNESS in reader.places:
+        raise InvalidWorldError(f"no variable may be called {RANDOMNESS!r}: that is how functions take randomness")
     natural = dict(nature or {})
     for name in natural:
         if name not in reader.names:

@@ -184,8 +184,8 @@ class Drawn:
 
     def probabilities(self, rows: Codes) -> NDArray[np.float64]:
         raise InvalidWorldError(
-            "a factor draws its level with randomness of its own, so no exact sum over it is possible; set it, let "
-            "its function return probabilities, or sample: estimate_mean_under"
+            "the level is drawn with randomness of its own, so no exact sum over it is possible; set it, let its "
+            "function return probabilities, or sample: estimate_mean_under"
         )
 
 

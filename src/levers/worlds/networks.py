@@ -150,7 +150,9 @@ def graph_world(
     check_positive("outcome_bound", outcome_bound)
     if outcome not in graph:
         raise InvalidWorldError(f"the graph has no node {outcome!r} for the outcome; name it with outcome=")
-    nodes = [str(node) for node in graph if node != outcome]
+    nodes = [node for node in graph if node != outcome]
+    if not all(isinstance(node, str) for node in nodes):
+        raise InvalidWorldError("the graph's nodes must be texts, the names of variables; see networkx.relabel_nodes")
     if OUTCOME in nodes:
         raise InvalidWorldError(f"the node {OUTCOME!r} is not the outcome, but has its name; rename it")
     names = sorted(nodes, key=lambda name: bool(graph.nodes[name].get("hidden", False)))  # hidden ones last

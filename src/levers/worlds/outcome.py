@@ -288,6 +288,18 @@ class BinaryOutcome:
     probability: Outcome
     noise_sd: float = 0.5
 
+    def __post_init__(self) -> None:
+        if isinstance(self.probability, TableOutcome):  # the extremes of a function are known only where it is called
+            tables = self.probability.potentials
+            lowest = -maximise(Potential(scope, -values) for scope, values in tables)[0]
+            self._check(lowest, maximise(tables)[0])
+
+    def _check(self, low: float, high: float) -> None:
+        if low < -ROUNDING or high > 1 + ROUNDING:
+            raise InvalidWorldError(
+                f"an outcome of 0 or 1 has a probability as its mean, not numbers from {low:g} to {high:g}"
+            )
+
     @property
     def parents(self) -> tuple[int, ...]:
         return self.probability.parents
@@ -295,11 +307,8 @@ class BinaryOutcome:
     def mean(self, rows: Codes) -> NDArray[np.float64]:
         """The probability of a 1."""
         chance = self.probability.mean(rows)
-        if chance.size and (chance.min() < -ROUNDING or chance.max() > 1 + ROUNDING):
-            raise InvalidWorldError(
-                f"an outcome of 0 or 1 has a probability as its mean, not numbers from {chance.min():g} to "
-                f"{chance.max():g}"
-            )
+        if chance.size:
+            self._check(float(chance.min()), float(chance.max()))
         return chance
 
     def sample(self, rows: Codes, rng: np.random.Generator) -> NDArray[np.float64]:

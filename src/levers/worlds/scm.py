@@ -18,7 +18,7 @@ from levers.core.validation import check_count
 from levers.errors import InvalidSpaceError, InvalidWorldError
 from levers.worlds.confounding import Arrows
 from levers.worlds.mechanisms import Computed, Drawn, Mechanism, RandomTable, StateTable, Table, conditional
-from levers.worlds.outcome import AdditiveOutcome, BernoulliOutcome, Outcome, StateOutcome, mean_products
+from levers.worlds.outcome import AdditiveOutcome, BernoulliOutcome, BinaryOutcome, Outcome, StateOutcome, mean_products
 from levers.worlds.potentials import Potential, check_size, configurations, maximise, sum_out
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Hidden:
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidWorldError(f"a hidden variable's name must be a text that is not blank, not {self.name!r}")
         check_count(f"the number of states of {self.name!r}", self.n_states, 2, MAX_LEVELS)
 
 
@@ -169,7 +171,8 @@ class World:
         Hidden causes of the outcome vary where nobody looks: sqrt(sd^2 + (range / 2)^2), the range of the mean over
         their states at the worst setting of the factors (Hoeffding's lemma).
         """
-        if all(k < self.space.n_factors for k in self.outcome.parents):
+        bounded = isinstance(self.outcome, BinaryOutcome | StateOutcome)  # theirs is for any mixture of their values
+        if bounded or all(k < self.space.n_factors for k in self.outcome.parents):
             return self.outcome.noise_sd
         spread = 0.0
         for term in _terms(self, {}):
@@ -323,10 +326,17 @@ def distribution_under(world: World, names: Sequence[str], settings: Interventio
             raise InvalidWorldError(
                 f"{world.names[k]!r} is an effect of the outcome, whose distribution is not a table; sample instead"
             )
-    tables = [conditional(world._all_mechanisms[k], k, world.sizes, fixed) for k in free]
+    tables = [_conditional(world, k, fixed) for k in free]
     tables += [Potential((k,), np.eye(world.sizes[k])[fixed[k]]) for k in asked if k in fixed]
     found = sum_out(tables, keep=asked)
     return found.values.transpose([found.scope.index(k) for k in asked])
+
+
+def _conditional(world: World, k: int, fixed: Mapping[int, int]) -> Potential:
+    try:
+        return conditional(world._all_mechanisms[k], k, world.sizes, fixed)
+    except InvalidWorldError as error:
+        raise InvalidWorldError(f"{world.names[k]!r}: {error}") from None
 
 
 def _free_ancestors(world: World, positions: Collection[int], set_: Collection[int]) -> list[int]:
@@ -365,9 +375,7 @@ def mean_tables(world: World, fixed: Mapping[int, int], left: Collection[int]) -
     tables = []
     for term in _terms(world, fixed):
         free = _free_ancestors(world, {k for potential in term for k in potential.scope}, {*axes, *fixed})
-        tables.append(
-            sum_out([*term, *(conditional(world._all_mechanisms[k], k, world.sizes, fixed) for k in free)], axes)
-        )
+        tables.append(sum_out([*term, *(_conditional(world, k, fixed) for k in free)], axes))
     return tables
 
 
