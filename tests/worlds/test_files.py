@@ -1,5 +1,6 @@
 """Worlds from TOML files, their expressions, and worlds of Python functions."""
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def test_the_file_of_the_page_is_what_the_page_says(tmp_path: Path) -> None:
     runs = world.observe(50_000, np.random.default_rng(0))
     assert runs.outcomes.mean() == pytest.approx(mean_under(world, {}), abs=5 * runs.outcomes.std() / 50_000**0.5)
     assert ((runs.outcomes < 1) == (runs.codes[:, 3] == 1)).all()
+    elsewhere = pickle.loads(pickle.dumps(world)).observe(50, np.random.default_rng(0))
+    assert (elsewhere.outcomes == world.observe(50, np.random.default_rng(0)).outcomes).all()
 
 
 def test_the_same_world_from_functions(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from levers.errors import InvalidSettingError, InvalidSpaceError, InvalidWorldEr
 from levers.experiments.runner import run_by_phases, run_on_world
 from levers.worlds.facts import check_fact_1, check_fact_2
 from levers.worlds.graph import draw_graph
-from levers.worlds.mechanisms import Computed, Drawn, Mechanism, RandomTable, Table
+from levers.worlds.mechanisms import Computed, Drawn, Mechanism, Table, table_rows
 from levers.worlds.named import coin_world, collider_world, even_table, factory_line, shared_cause_world
 from levers.worlds.outcome import AdditiveOutcome, BinaryOutcome, FunctionOutcome, Noise, TableOutcome
 from levers.worlds.random import random_world
@@ -34,6 +34,8 @@ from levers.worlds.scm import (
 
 SIZES = (2, 3, 2, 2)
 N_HIDDEN = 2
+SEEDS = (*range(8), 11, 34, 45, 63)
+"""Of random worlds; about one in ten is best with a factor left alone, so the last four were looked for."""
 
 
 def random_hidden_world(seed: int, touch_outcome: bool) -> World:
@@ -43,11 +45,12 @@ def random_hidden_world(seed: int, touch_outcome: bool) -> World:
     """
     rng = np.random.default_rng(seed)
     sizes = (*SIZES, *[2] * N_HIDDEN)
-    order = [*(len(SIZES) + h for h in range(N_HIDDEN)), *rng.permutation(len(SIZES)).tolist()]
+    order = rng.permutation(len(sizes)).tolist()  # hidden variables may be causes of factors, effects, or between them
     mechanisms: dict[int, Mechanism] = {}
     for place, k in enumerate(order):
         read = tuple(sorted(c for c in order[:place] if rng.random() < 0.6))
-        mechanisms[k] = RandomTable(sizes[k], read, tuple(sizes[c] for c in read), seed=int(rng.integers(1000)))
+        of = tuple(sizes[c] for c in read)
+        mechanisms[k] = Table(rng.dirichlet(np.full(sizes[k], 0.3), size=table_rows(of, None)), read, of)
     parents = (*sorted(rng.choice(4, size=3, replace=False).tolist()), *((4, 5) if touch_outcome else ()))
     outcome = TableOutcome({parents: rng.normal(size=[sizes[k] for k in parents])})
     hidden = [Hidden(f"U{h}", 2, mechanisms[len(SIZES) + h]) for h in range(N_HIDDEN)]
@@ -81,7 +84,7 @@ def test_exact_means_are_sums_over_everything(seed: int) -> None:
         assert mean_under(world, codes) == pytest.approx(brute_force_mean(world, codes), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_is_the_best_over_subsets_and_values(seed: int) -> None:
     """The search by territory finds what going through all interventions finds, and sets factors where it may."""
     world = random_hidden_world(seed, touch_outcome=True)
@@ -93,8 +96,8 @@ def test_the_best_is_the_best_over_subsets_and_values(seed: int) -> None:
 
 
 def test_some_of_these_worlds_are_best_with_a_factor_left_alone() -> None:
-    free = [len(best_assignment(random_hidden_world(seed, touch_outcome=True)).free) for seed in range(12)]
-    assert 0 < sum(n > 0 for n in free) < 12
+    free = [len(best_assignment(random_hidden_world(seed, touch_outcome=True)).free) for seed in SEEDS]
+    assert [n > 0 for n in free] == [False] * 8 + [True] * 4
 
 
 def relay_world() -> World:
@@ -181,8 +184,8 @@ def test_fact_1_fails_where_a_hidden_cause_is_shared_with_the_outcome() -> None:
     assert check.violation == pytest.approx(0.5)
     assert check.intervention == best_assignment(coin_world(n_others=2))
     assert check_fact_2(coin_world(n_others=2)).holds  # a global intervention is still one on the parents
-    broken = [not check_fact_1(random_hidden_world(seed, touch_outcome=True)).holds for seed in range(12)]
-    free = [best_assignment(random_hidden_world(seed, touch_outcome=True)).free != () for seed in range(12)]
+    broken = [not check_fact_1(random_hidden_world(seed, touch_outcome=True)).holds for seed in SEEDS]
+    free = [best_assignment(random_hidden_world(seed, touch_outcome=True)).free != () for seed in SEEDS]
     assert broken == free
     with pytest.raises(InvalidWorldError, match="interventions on subsets"):
         check_fact_1(factory_line())
@@ -210,10 +213,10 @@ def test_hidden_networks_agree_with_pgmpy() -> None:
     network.add_nodes_from(world.names)
     nodes = [*world.mechanisms, *(node.mechanism for node in world.hidden)]
     for name, mechanism in zip(world.names, nodes, strict=True):
-        assert isinstance(mechanism, RandomTable)
+        assert isinstance(mechanism, Table)
         read = [world.names[k] for k in mechanism.parents]
         network.add_edges_from((cause, name) for cause in read)
-        cells = mechanism.table.cells.T
+        cells = mechanism.cells.T
         network.add_cpds(TabularCPD(name, len(cells), cells, evidence=read, evidence_card=list(mechanism.sizes)))
     assert network.check_model()
     parents = [world.names[k] for k in world.outcome.parents]

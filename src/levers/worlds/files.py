@@ -5,6 +5,7 @@ docs/worlds.md shows the format. Wrong files get one clear sentence with the nod
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,17 +203,17 @@ class _Builder:
         """A level that follows from the parents, or from the outcome too."""
         expression = self.expression(node["expression"])
         read = self.parents(node, set(expression.names))
-        if OUTCOME in expression.names:
-
-            def rule(rows: Codes, outcomes: NDArray[np.float64]) -> Codes:
-                known = {**self.values(rows, expression), OUTCOME: outcomes}
-                return _codes(self.variables[k], expression.evaluate(known), expression)
-
-            return Computed(self.sizes[k], rule, read, reads_outcome=True)
+        if OUTCOME in expression.names:  # not a function inside this one: a world can be sent to another process
+            return Computed(self.sizes[k], partial(self.levels_given, k, expression), read, reads_outcome=True)
         rows = self.rows(read)
         found = np.broadcast_to(expression.evaluate(self.values(rows, expression)), (len(rows),))
         codes = _codes(self.variables[k], found, expression)
         return Table(np.eye(self.sizes[k])[codes], read, tuple(self.sizes[p] for p in read))
+
+    def levels_given(self, k: int, expression: Expression, rows: Codes, outcomes: NDArray[np.float64]) -> Codes:
+        """The level that follows from rows and their outcomes."""
+        known = {**self.values(rows, expression), OUTCOME: outcomes}
+        return _codes(self.variables[k], expression.evaluate(known), expression)
 
     def expression(self, text: object) -> Expression:
         """An expression whose names are nodes, compared with their levels only."""
