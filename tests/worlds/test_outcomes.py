@@ -101,3 +101,14 @@ def test_wrong_outcomes_are_refused() -> None:
         StateOutcome(np.full((1, 2), 0.4), (0.0, 1.0))
     with pytest.raises(InvalidWorldError, match="'Y' reads 'X1' with 2 levels; it has 3"):
         World(Space.sized([3]), [even_table(3)], StateOutcome(np.full((2, 2), 0.5), (0.0, 1.0), (0,), (2,)))
+    for outcome, message in (
+        (TableOutcome({(0,): [0.0, 1.0]}), "'Y' reads 'X1' with 2 levels; it has 3"),
+        (BinaryOutcome(TableOutcome({(0,): [0.0, 1.0]})), "'Y' reads 'X1' with 2 levels; it has 3"),
+        (AdditiveOutcome({0: (0.0, 1.0)}), "'Y' reads 'X1' with 2 levels; it has 3"),
+        (NeedleOutcome({0: 3}, 1.0), "a level that 'X1' does not have"),
+        (FunctionOutcome(lambda rows: rows[:, 0], parents=(0,), sizes=(4,)), "'Y' reads 'X1' with 4 levels"),
+        (FunctionOutcome(lambda rows: rows[:, 0], parents=(0,)), "'Y' reads 1 variables, but says how many levels 0"),
+        (TableOutcome({(1,): [0.0, 1.0]}), "'Y' reads positions"),
+    ):
+        with pytest.raises(InvalidWorldError, match=message):
+            World(Space.sized([3]), [even_table(3)], outcome)

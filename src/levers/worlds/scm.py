@@ -18,7 +18,16 @@ from levers.core.validation import check_count
 from levers.errors import InvalidSpaceError, InvalidWorldError
 from levers.worlds.confounding import Arrows
 from levers.worlds.mechanisms import Computed, Drawn, Mechanism, RandomTable, StateTable, Table, conditional
-from levers.worlds.outcome import AdditiveOutcome, BernoulliOutcome, BinaryOutcome, Outcome, StateOutcome, mean_products
+from levers.worlds.outcome import (
+    AdditiveOutcome,
+    BernoulliOutcome,
+    BinaryOutcome,
+    FunctionOutcome,
+    NeedleOutcome,
+    Outcome,
+    StateOutcome,
+    mean_products,
+)
 from levers.worlds.potentials import Potential, check_size, configurations, maximise, sum_out
 
 if TYPE_CHECKING:
@@ -32,6 +41,7 @@ ROUNDING = 1e-9
 """Leaving a factor alone must win by more than this, relative to the means, before it is recommended."""
 CHUNK = 100_000
 """How many runs an estimate draws at a time."""
+_SIZED = (Table, RandomTable, StateTable, Computed, Drawn)  # mechanisms that know their number of levels
 
 Intervention: TypeAlias = Mapping[str, Level] | ArrayLike
 """What is set, do(X = x): names with levels (an Assignment is one), or a code for each factor, FREE where it is not."""
@@ -116,24 +126,30 @@ class World:
                     f"{name!r} reads positions {read}; they must be different, from 0 to {len(self.sizes) - 1}"
                 )
         for name, size, mechanism in zip(self.names, self.sizes, self._all_mechanisms, strict=True):
-            if (
-                isinstance(mechanism, Table | RandomTable | StateTable | Computed | Drawn)
-                and mechanism.n_levels != size
-            ):
+            if isinstance(mechanism, _SIZED) and mechanism.n_levels != size:
                 raise InvalidWorldError(f"{name!r} has {size} levels, but its mechanism is for {mechanism.n_levels}")
             if isinstance(mechanism, Table | RandomTable):
                 self._check_sizes(name, mechanism.parents, mechanism.sizes)
-        if isinstance(self.outcome, AdditiveOutcome | BernoulliOutcome):
-            if any(k >= self.space.n_factors for k in self.outcome.parents):
-                raise InvalidWorldError(
-                    "an additive outcome is a sum over factors with noise that is independent of them; use a "
-                    "TableOutcome for one that reads hidden variables"
-                )
-            self._check_sizes(OUTCOME, *zip(*((k, len(v)) for k, v in self.outcome.effects.items()), strict=True))
-        elif isinstance(self.outcome, StateOutcome):
+        additive = isinstance(self.outcome, AdditiveOutcome | BernoulliOutcome)
+        if additive and any(k >= self.space.n_factors for k in self.outcome.parents):
+            raise InvalidWorldError(
+                "an additive outcome is a sum over factors with noise that is independent of them; use a "
+                "TableOutcome for one that reads hidden variables"
+            )
+        needle = self.outcome.needle if isinstance(self.outcome, NeedleOutcome) else {}
+        for name in (self.names[k] for k, level in needle.items() if not 0 <= level < self.sizes[k]):
+            raise InvalidWorldError(f"the needle is at a level that {name!r} does not have")
+        if isinstance(self.outcome, FunctionOutcome):
             self._check_sizes(OUTCOME, self.outcome.parents, self.outcome.sizes)
+        for term in mean_products(self.outcome, self.sizes) or ():
+            for potential in term:
+                self._check_sizes(OUTCOME, potential.scope, potential.values.shape)
 
-    def _check_sizes(self, name: str, parents: Sequence[int] = (), sizes: Sequence[int] = ()) -> None:
+    def _check_sizes(self, name: str, parents: Sequence[int], sizes: Sequence[int]) -> None:
+        if len(parents) != len(sizes):
+            raise InvalidWorldError(
+                f"{name!r} reads {len(parents)} variables, but says how many levels {len(sizes)} have"
+            )
         for k, size in zip(parents, sizes, strict=True):
             if size != self.sizes[k]:
                 raise InvalidWorldError(f"{name!r} reads {self.names[k]!r} with {size} levels; it has {self.sizes[k]}")
