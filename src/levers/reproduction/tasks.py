@@ -132,8 +132,8 @@ def _needle_entry(task: Task, point: Point, contender: Contender) -> _Entry:
     problem = Problem(world.space, NEEDLE_TOLERANCE, NEEDLE_FAILURE_PROB, world.outcome.noise_sd)
     options = {"target": NEEDLE_HEIGHT} if contender == NAIVE else {}
     algorithm = make_algorithm(contender.algorithm, problem, **options)
-    told = needle_bound(2**n_factors, NEEDLE_HEIGHT, problem.failure_prob, problem.noise_sd)
-    flat = flat_world_bound(2**n_factors, problem.tolerance, problem.failure_prob, problem.noise_sd)
+    told = needle_bound(2**n_factors, NEEDLE_HEIGHT, NEEDLE_FAILURE_PROB, world.outcome.noise_sd)
+    flat = flat_world_bound(2**n_factors, NEEDLE_TOLERANCE, NEEDLE_FAILURE_PROB, world.outcome.noise_sd)
     return _Entry(algorithm, world, run_on_world, NEEDLE_TOLERANCE, (told, flat, None, None), seed_key)
 
 
