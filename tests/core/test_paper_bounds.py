@@ -1,4 +1,4 @@
-"""The paper's theorems as formulas: what MODL really runs against the bound, and naive searches against the needle's."""
+"""The paper's theorems as formulas: what MODL runs against its bound, and a search for a needle against its own."""
 
 import math
 

@@ -48,8 +48,8 @@ def rows(
         own["parents_exact"] = None if exact is None else bool(exact)
         for world in range(n_worlds):
             spread = 1 + 0.01 * ((world * 7 % n_worlds) / max(n_worlds - 1, 1) - 0.5)
-            seen = (world, 0, round(n * spread), gap * spread, gap > 0.5)
-            made.append(Row(experiment, *cell, *seen, **own))
+            own |= {"world": world, "n_runs": round(n * spread), "gap": gap * spread}
+            made.append(Row(experiment, *cell, repeat=0, failed=bool(gap > 0.5), **own))
     return made
 
 

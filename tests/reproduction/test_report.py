@@ -70,7 +70,7 @@ def test_figures_are_there_and_their_legends_are_whole(usual: Reproduction, writ
     computed = {
         "parents": ("limit of balanced designs", "bound on modl, corrected"),
         "parents-others": ("limit of balanced designs", "bound on modl of the theorem"),
-        "hardness": ("lower bound, height told", "lower bound of the theorem, flat world"),
+        "hardness": ("lower bound if told the height", "theorem's bound, flat world"),
     }
     for name, points in figures(usual).items():
         svg = (folder / f"{name}.svg").read_text()

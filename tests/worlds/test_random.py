@@ -13,6 +13,7 @@ EFFECTS_OF_SEED_11 = {
 }
 TABLES_OF_SEED_11 = [2002839165325795488, 305060146684689967, 1851766757679169026, 3188961270599761208]
 
+
 def test_degree_levels_effects_and_children_follow_the_paper() -> None:
     edges: list[int] = []
     levels: list[int] = []

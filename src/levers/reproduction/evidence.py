@@ -175,13 +175,16 @@ def _share_high(k: int, n: int, error: float) -> float:
 class Lines:
     """The runs of an experiment, by panel, contender, x and world.
 
-    Beside the columns of a row there are `missed` (whether a parent was) and `over_bound` (runs over the bound).
+    Beside the columns of a row there are `missed` (whether a parent was), and `over_bound` and `over_sum`: runs over the
+    bound and over the sum over phases.
     """
 
     def __init__(self, runs: pl.DataFrame, experiment: str) -> None:
         self.experiment = experiment
         self.runs = runs.filter(pl.col("experiment") == experiment).with_columns(
-            (pl.col("parents_missed") > 0).alias("missed"), (pl.col("n_runs") / pl.col("bound")).alias("over_bound")
+            (pl.col("parents_missed") > 0).alias("missed"),
+            (pl.col("n_runs") / pl.col("bound")).alias("over_bound"),
+            (pl.col("n_runs") / pl.col("expected")).alias("over_sum"),
         )
         self._by_world: dict[str, dict[tuple[str, str, float], dict[int, float]]] = {}
 

@@ -80,8 +80,8 @@ LIMIT = Reference("limit", "limit of balanced designs")
 CEILING = Reference("ceiling", "bound on modl, corrected", (3, 1, 1, 1), "#8C3D00")
 THEOREM = Reference("bound", "bound on modl of the theorem", (6, 1.5, 1, 1.5), "#8C3D00")
 NEEDLE = (
-    Reference("limit", "lower bound, height told"),
-    Reference("bound", "lower bound of the theorem, flat world", (6, 1.5, 1, 1.5), "#8C3D00"),
+    Reference("limit", "lower bound if told the height"),
+    Reference("bound", "theorem's bound, flat world", (6, 1.5, 1, 1.5), "#8C3D00"),
 )
 
 STYLES: dict[str, Style] = {

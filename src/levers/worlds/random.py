@@ -47,8 +47,8 @@ def random_world(
     causal order is an effect of it with probability `child_prob`; f_k = outcome_bound * Beta(2, 5); nature chooses
     roots by Dirichlet(root_dirichlet) and other factors by tables proportional to Beta(table_beta).
 
-    `interaction` is the appendix's alpha. `interactions` and `magnitude` are those of the released code: for each size a
-    product of that many parents, levels counted from 0, times the magnitude. `min_effect` redraws a parent's effects
+    `interaction` is the appendix's alpha. `interactions` and `magnitude` are those of the released code: for each size
+    a product of that many parents, levels counted from 0, times the magnitude. `min_effect` redraws a parent's effects
     until two levels differ by that much; `max_in_degree` caps how many factors a factor reads, because tables grow
     exponentially with it. With `noise="bernoulli"` the outcome is 0 or 1: its probability is the additive mean, shifted
     and scaled so that it runs from 0.05 to 0.95, and the noise's standard deviation is at most 1/2.

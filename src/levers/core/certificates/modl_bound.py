@@ -15,8 +15,8 @@ Gaps = Sequence[Sequence[float]]
 SURVIVALS = {"proof": 1.0, "noiseless": 2.0, "certain": 4.0}
 """A level takes part in phase l while its gap is below this many widths gamma(l); all take part in the first phase.
 
-`proof` is the indicator Delta <= gamma(l) in the paper's proof. A level that is dropped at the end of phase l was run in
-it, and gamma(l - 1) = 2 gamma(l): `noiseless` drops exactly where Delta >= gamma, which is where the means lie, and
+`proof` is the indicator Delta <= gamma(l) in the paper's proof. A level that is dropped at the end of phase l was run
+in it, and gamma(l - 1) = 2 gamma(l): `noiseless` drops exactly where Delta >= gamma, which is where the means lie, and
 `certain` where Delta >= 2 gamma, from where on every level is gone if the confidence intervals hold.
 """
 
@@ -126,12 +126,12 @@ def corrected_bound(
     (16 sigma^2 / 3) log(L / delta) sum_k sum_i 1 / (gamma_last v min(gamma_first, (Delta_min v Delta_k^i) / 4))^2
     + the number of phases, for rounding up
 
-    A level with gap Delta takes part in the first phase, and in phase l only if Delta < 2 gamma(l - 1) = 4 gamma(l). The
-    smallest such width g is at least both gamma_last and Delta / 4, and the phases up to it have
+    A level with gap Delta takes part in the first phase, and in phase l only if Delta < 2 gamma(l - 1) = 4 gamma(l).
+    The smallest such width g is at least both gamma_last and Delta / 4, and the phases up to it have
     sum 1 / gamma^2 <= 4 / (3 g^2). Told their number, MODL stops at the first phase with 2 gamma <= Delta_min, whose
-    width is above Delta_min / 4. The theorem has Delta for Delta / 4, and eps / K for a last width that is eps / (2 K) in
-    its proof: up to 16 and 4 times fewer runs. Intervals hold with probability 1 - delta, by the paper's count; a mean
-    would add delta times the runs without any elimination.
+    width is above Delta_min / 4. The theorem has Delta for Delta / 4, and eps / K for a last width that is eps / (2 K)
+    in its proof: up to 16 and 4 times fewer runs. Intervals hold with probability 1 - delta, by the paper's count; a
+    mean would add delta times the runs without any elimination.
 
     >>> plan = make_schedule("released-code", 2, 0.5, 5.0)
     >>> round(corrected_bound([(0.0, 1.0), (0.0, 0.0)], plan, 0.1, 1.0))

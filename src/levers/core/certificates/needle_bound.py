@@ -10,10 +10,10 @@ def flat_world_bound(n_settings: int, tolerance: float, failure_prob: float, noi
     E[runs] >= (2 sigma^2 / eps^2) N kl(1/N, 1 - delta),   N = |supp(pa(Y))|, Gaussian noise
 
     Derivation. Let P_0 be the flat world, P_x the one in which setting x has mean g > eps and all others 0, and A_x the
-    event that the method ends with x. Being PAC means P_x(A_x) >= 1 - delta. The two worlds differ in runs at x only, so
-    E_0[runs at x] g^2 / (2 sigma^2) >= kl(P_0(A_x), P_x(A_x)) (the divergence decomposition behind Theorem 33.5 of
-    Lattimore and Szepesvari). At most one A_x happens, so sum_x P_0(A_x) <= 1; kl(., 1 - delta) is convex and falls up to
-    1 - delta, so the sum over x is least when all are 1/N. Let g go down to eps.
+    event that the method ends with x. Being PAC means P_x(A_x) >= 1 - delta. The two worlds differ in runs at x only,
+    so E_0[runs at x] g^2 / (2 sigma^2) >= kl(P_0(A_x), P_x(A_x)) (the divergence decomposition behind Theorem 33.5 of
+    Lattimore and Szepesvari). At most one A_x happens, so sum_x P_0(A_x) <= 1; kl(., 1 - delta) is convex and falls up
+    to 1 - delta, so the sum over x is least when all are 1/N. Let g go down to eps.
 
     This is the theorem's N / eps^2 log(1 / delta) with a constant: kl(1/N, 1 - delta) is about log(1 / delta). The
     paper's own instance does not give it: if the height of the needle is known, then runs at the needle alone tell its
