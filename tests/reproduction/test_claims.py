@@ -178,6 +178,19 @@ def test_the_theorem(over: float, expected: str) -> None:
     assert set(found.values()) == {expected}
 
 
+def test_one_world_is_enough_against_the_theorem() -> None:
+    """Twenty worlds far below the bound, and one above it in all of its runs."""
+    made = [
+        Row("parents", K10, 1.0, "modl", w, r, 2000 + r, 0.0, False, None, bound=1000.0 if w == 3 else 1e5)
+        for w in range(20)
+        for r in range(6)
+    ]
+    name = "within the theorem's bound (released-code, known number)"
+    assert verdicts(theorem_claims, Lines(table(made), "parents"))[name] == DOES_NOT
+    others = [row for row in made if row.world != 3]
+    assert verdicts(theorem_claims, Lines(table(others), "parents"))[name] == HOLDS
+
+
 @pytest.mark.parametrize(("ratio", "expected"), [(250, HOLDS), (20, DOES_NOT), (900, DOES_NOT)])
 def test_elimination(ratio: int, expected: str) -> None:
     numbers = {"modl": 1000.0, "parents-first": 2000.0, "oracle": 500.0, "successive-elimination": ratio * 1000.0}

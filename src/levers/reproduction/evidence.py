@@ -175,8 +175,8 @@ def _share_high(k: int, n: int, error: float) -> float:
 class Lines:
     """The runs of an experiment, by panel, contender, x and world.
 
-    Beside the columns of a row there are `missed` (whether a parent was), and `over_bound` and `over_sum`: runs over the
-    bound and over the sum over phases.
+    Beside the columns of a row there are `missed` (whether a parent was), and `over_bound` and `over_sum`: runs over
+    the bound and over the sum over phases.
     """
 
     def __init__(self, runs: pl.DataFrame, experiment: str) -> None:
@@ -228,6 +228,17 @@ class Lines:
             for world in set.intersection(*(set(values) for values in by_world.values())):
                 totals.setdefault(world, []).append(sum(weights[n] * by_world[n][world] for n in weights))
         return Estimate.of(float(np.mean(values)) for _, values in sorted(totals.items()))
+
+    def single_worlds(self, points: Sequence[Point], contender: str, column: str, fewest: int = 5) -> list[Estimate]:
+        """Means in each world over its repeats, which are the units here; worlds with few of them are left out."""
+        here = self.runs.filter(pl.col("contender") == contender).drop_nulls(column)
+        grouped = here.group_by("panel", "x", "world", maintain_order=True).agg(pl.col(column))
+        wanted = set(points)
+        return [
+            Estimate.of(values, place(panel, x))
+            for panel, x, _, values in grouped.iter_rows()
+            if (panel, x) in wanted and len(values) >= fewest
+        ]
 
     def counts(self, points: Sequence[Point], contender: str, column: str) -> list[tuple[int, int]]:
         """How often something was so at each point, and how many runs there were."""

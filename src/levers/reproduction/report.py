@@ -27,8 +27,9 @@ ABOUT = (
 )
 JUDGED = (
     "A claim holds, or does not, where chance explains the contrary with probability 0.01 at most, worlds being the "
-    "independent units; it is undecided otherwise, and the last column says what would decide it. Which sentence of "
-    "the paper is checked where is listed in docs/reproduction/sentences.md, how in docs/decisions/0029."
+    "independent units; it is undecided otherwise, and the last column gives the difference that the claim takes to be "
+    "above 0, and about how many worlds would decide it. Which sentence of the paper is checked where is listed in "
+    "docs/reproduction/sentences.md, how in docs/decisions/0029."
 )
 READING = (
     "Means over worlds and repeats. Errors are one standard error, with worlds as the independent units. In figures "
