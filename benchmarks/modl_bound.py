@@ -2,9 +2,9 @@
 
 Run:  python benchmarks/modl_bound.py [worlds]
 
-A row for each schedule: mean and largest ratio ("2.0 to 4.1") over the worlds, with P_Y unknown and known. The sum is that without
-noise (`phase_sum`, rule "noiseless"), which is where real runs lie. The theorem is taken as stated, with eps/K and an
-inner logarithm of base 2, or e; and with eps for eps/K, as the paper's remarks on it say.
+A row for each schedule: mean and largest ratio over the worlds ("2.0 to 4.1"), with P_Y unknown and known. The sum is
+that without noise (`phase_sum`, rule "noiseless"), which is where real runs lie. The theorem is taken as stated, with
+eps/K and an inner logarithm of base 2, or e; and with eps for eps/K, as the paper's remarks on it say.
 """
 
 import math
