@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from levers.cli.app import app
 from levers.errors import InvalidSettingError
+from levers.reproduction.results import SCHEMA
 
 
 def test_an_experiment_from_run_to_report(tmp_path: Path) -> None:
@@ -14,8 +15,8 @@ def test_an_experiment_from_run_to_report(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert "exponential in the parents" in result.output
-    runs = pl.read_csv(tmp_path / "out" / "results.csv")
-    assert runs.equals(pl.read_parquet(tmp_path / "out" / "results.parquet").with_columns(runs["parents_exact"]))
+    runs = pl.read_csv(tmp_path / "out" / "results.csv", schema=SCHEMA)
+    assert runs.equals(pl.read_parquet(tmp_path / "out" / "results.parquet"))
     assert set(runs["contender"]) == {"naive search", "modl", "cfs"}
     for name in ("report.html", "report.md", "figures/hardness.png", "figures/hardness.svg"):
         assert (tmp_path / "out" / name).stat().st_size > 500, name

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from levers.errors import InvalidSettingError
-from levers.reproduction.claims import Claim
-from levers.reproduction.figures import STYLES, alt_text, draw_figures
-from levers.reproduction.report import markdown, own_ids, worlds_and_repeats, write_report
+from levers.reproduction.evidence import Claim
+from levers.reproduction.figures import STYLES, alt_text, draw_figures, figures
+from levers.reproduction.report import markdown, own_ids, runs_at_points, write_report
 from levers.reproduction.results import Row, Settings, table
 from levers.reproduction.run import Reproduction
 from levers.reproduction.sweeps import SWEEPS
@@ -27,8 +27,9 @@ RUNS = {"cfs": 900, "modl": 12_000, "modl, proof": 30_000_000, "oracle": 500, "n
 
 def row(experiment: str, panel: str, x: float, contender: str, world: int = 0, **other: Any) -> Row:
     n_runs = RUNS.get(contender, 2_000) + 50 * world
-    values: dict[str, Any] = {"n_runs": n_runs, "gap": 0.02 * world, "limit": 800, "repeat": 0} | other
-    return Row(experiment, panel, x, contender, world, failed=values["gap"] > 0.5, parents_exact=None, **values)
+    values: dict[str, Any] = {"n_runs": n_runs, "gap": 0.02 * world, "limit": 800.0, "repeat": 0} | other
+    values = {"failed": values["gap"] > 0.5, "parents_exact": None, **values}
+    return Row(experiment, panel, x, contender, world, **values)
 
 
 def made_of(rows: Sequence[Row], size: str = "smoke", seconds: float = 12.5) -> Reproduction:
@@ -40,13 +41,15 @@ def made_of(rows: Sequence[Row], size: str = "smoke", seconds: float = 12.5) -> 
 def usual() -> Reproduction:
     """Two experiments; the second panel lacks a contender, and has one point only."""
     first = [
-        row("parents", "K = 10", x, contender, world)
+        row("parents", "K = 10", x, contender, world, bound=9e5, ceiling=5e4, parents_exact=world > 0)
         for x in (1.0, 5.0, 10.0)
         for contender in ("modl", "cfs", "modl, proof", "oracle")
         for world in range(3)
     ]
     second = [row("parents", "K = 30", 10.0, contender, world) for contender in ("cfs", "modl") for world in range(3)]
-    third = [row("hardness", "2 levels", x, "naive search", w, limit=2**x) for x in (2, 4) for w in range(2)]
+    third = [
+        row("hardness", "2 levels", x, "naive search", w, limit=2.0**x, bound=4.0**x) for x in (2, 4) for w in range(2)
+    ]
     return made_of(first + second + third)
 
 
@@ -60,21 +63,45 @@ def legend(svg: str) -> str:
 
 
 def test_figures_are_there_and_their_legends_are_whole(usual: Reproduction, written: Path) -> None:
-    figures = written / "figures"
-    assert sorted(path.name for path in figures.iterdir()) == [
-        f"{name}{suffix}" for name in ("hardness", "parents") for suffix in (".png", ".svg")
+    folder = written / "figures"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"{name}{suffix}" for name in ("hardness", "parents-others", "parents") for suffix in (".png", ".svg")
     ]
-    for experiment, limit in (("parents", "limit of balanced designs"), ("hardness", "settings to try")):
-        svg = (figures / f"{experiment}.svg").read_text()
-        shown = set(usual.summary.filter(experiment=experiment)["contender"])
-        for label in (*shown, limit, "tolerance 0.5 (gap)"):
+    computed = {
+        "parents": ("limit of balanced designs", "bound on modl, corrected"),
+        "parents-others": ("limit of balanced designs", "bound on modl of the theorem"),
+        "hardness": ("lower bound if told the height", "theorem's bound, flat world"),
+    }
+    for name, points in figures(usual).items():
+        svg = (folder / f"{name}.svg").read_text()
+        shown = set(points["contender"])
+        for label in (*shown, *computed[name], "tolerance 0.5 (gap)"):
             assert legend(svg).count(f"<!-- {label} -->") == 1
-        assert (figures / f"{experiment}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_that_the_paper_has_not_are_in_a_second_figure(usual: Reproduction) -> None:
+    shown = figures(usual)
+    assert list(shown) == ["parents", "parents-others", "hardness"]
+    assert set(shown["parents"]["contender"]) == {"cfs", "modl", "oracle"}
+    assert set(shown["parents-others"]["contender"]) == {"modl", "modl, proof"}
+    assert set(shown["parents-others"]["panel"]) == {"K = 10"}  # the other panel has no others
+
+
+def test_no_figure_has_more_than_five_lines() -> None:
+    everybody = [
+        row(sweep.name, point.panel, point.x, contender.label)
+        for sweep in SWEEPS.values()
+        for point in sweep.points["paper"]
+        for contender in point.contenders
+    ]
+    assert max(points["contender"].n_unique() for points in figures(made_of(everybody)).values()) <= 5
 
 
 def test_figures_are_the_same_every_time(usual: Reproduction, written: Path, tmp_path: Path) -> None:
     again = draw_figures(usual, tmp_path)
-    assert [path.name for path in again] == ["parents.png", "parents.svg", "hardness.png", "hardness.svg"]
+    names = ("parents", "parents-others", "hardness")
+    assert [path.name for path in again] == [f"{name}{suffix}" for name in names for suffix in (".png", ".svg")]
     for path in again:
         assert path.read_bytes() == (written / "figures" / path.name).read_bytes()
     assert "dc:date" not in again[1].read_text()
@@ -108,8 +135,7 @@ def test_the_page_is_whole_and_safe(usual: Reproduction, written: Path) -> None:
     page = (written / "report.html").read_text()
     assert "<script" not in page.lower()
     assert not re.search(r'(src|href)="(?!#)', page)  # links within a drawing only
-    for name in usual.names:
-        points = usual.summary.filter(experiment=name)
+    for name, points in figures(usual).items():
         assert f'role="img" aria-label="{alt_text(name, points)}"' in page
     for claim in (CLAIMS[0], CLAIMS[2]):
         for text in (claim.name, claim.sentence, claim.measured, claim.verdict, claim.why):
@@ -118,6 +144,7 @@ def test_the_page_is_whole_and_safe(usual: Reproduction, written: Path) -> None:
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert "950 ± 29<small>gap 0.020</small><small>0 of 3 failed</small>" in page
+    assert "<small>parents exact: 66.7 %</small>" in page
     assert "4, of which 1 were there already" in page
     assert "12.5 s in this session" in page
 
@@ -126,7 +153,7 @@ def test_markdown_has_only_what_the_results_say(usual: Reproduction, written: Pa
     text = (written / "report.md").read_text()
     later = Reproduction(usual.names, usual.settings, usual.runs, 99.0, 4, 4)
     assert markdown(later, CLAIMS, Path("figures")) == text
-    for name in usual.names:
+    for name in figures(usual):
         [link] = re.findall(rf"!\[[^\]]+\]\((figures/{name}\.png)\)", text)
         assert (written / link).is_file()
     assert (
@@ -135,6 +162,8 @@ def test_markdown_has_only_what_the_results_say(usual: Reproduction, written: Pa
     assert "&lt;script>" in text
     assert "<script" not in text
     assert "| K = 30 | 10 | 950 ± 29 | 12,050 ± 29 |  |  |" in text
+    assert "| K = 30 | 10 | 0.0200 (0 of 3) | 0.0200 (0 of 3) |  |  |" in text
+    assert "| K = 10 | 5 | 66.7 % | 66.7 % | 66.7 % | 66.7 % |" in text
     for line in text.splitlines():  # a bar in a name must not make a cell
         if line.startswith("| parents |"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 6
@@ -149,9 +178,9 @@ def test_who_has_fewer_runs_is_counted() -> None:
         ]
 
     rows = all_worlds("degree", "modl", 5) + all_worlds("degree", "cfs", 1, n_worlds=10)
-    rows += all_worlds("hardness", "cfs", 5) + all_worlds("degree", "oracle", 1)
-    said = worlds_and_repeats(made_of(rows, "notebook"))
-    assert said == "20 worlds x 5 repeats; 10 runs of cfs (degree); 20 runs of oracle"
+    rows += all_worlds("degree", "oracle", 1)
+    said = runs_at_points(made_of(rows, "notebook").summary)
+    assert said == "Runs at each point: 100 of modl, 20 of oracle, 10 of cfs."
 
 
 def test_every_contender_has_a_look_of_its_own() -> None:

@@ -3,8 +3,15 @@ import pytest
 
 from levers.errors import InvalidSettingError, InvalidWorldError, LeversError
 from levers.worlds.mechanisms import RandomTable
-from levers.worlds.outcome import AdditiveOutcome
+from levers.worlds.outcome import AdditiveOutcome, BernoulliOutcome
 from levers.worlds.random import random_world
+
+SIZES_OF_SEED_11 = (3, 3, 6, 4)
+EFFECTS_OF_SEED_11 = {
+    0: (1.3044310303863047, 1.7768420779130791, 2.82053909802861),
+    3: (1.1597916558902575, 0.5210014678867557, 0.9978445061882119, 0.7599117030945614),
+}
+TABLES_OF_SEED_11 = [2002839165325795488, 305060146684689967, 1851766757679169026, 3188961270599761208]
 
 
 def test_degree_levels_effects_and_children_follow_the_paper() -> None:
@@ -89,6 +96,69 @@ def test_interactions_follow_the_appendix() -> None:
     assert world.outcome.mean(row)[0] == pytest.approx(plain + 3 * 0.5 * 5.0 / 6**4)  # all factors at value 1
 
 
+def test_interactions_of_the_released_code_count_levels_from_zero() -> None:
+    world = random_world(12, 10, np.random.default_rng(3), interactions=(2, 3, 3), magnitude=0.05)
+    assert isinstance(world.outcome, AdditiveOutcome)
+    terms = world.outcome.interactions
+    assert [(t.coefficient, len(set(t.factors))) for t in terms] == [(0.05, 2), (0.05, 3), (0.05, 3)]
+    plain = AdditiveOutcome(world.outcome.effects)
+    first, last = np.zeros((1, 12), dtype=np.int16), np.array([world.space.n_levels], dtype=np.int16) - 1
+    assert world.outcome.mean(first)[0] == plain.mean(first)[0]  # a factor at 0 switches its products off
+    products = sum(np.prod([world.space.n_levels[k] - 1 for k in t.factors]) for t in terms)
+    assert world.outcome.mean(last)[0] == pytest.approx(plain.mean(last)[0] + 0.05 * products)
+    best = world.outcome.mean(np.array([[world.outcome.best().get(k, 0) for k in range(12)]], dtype=np.int16))[0]
+    some = np.random.default_rng(0).integers(0, world.space.n_levels, size=(2000, 12)).astype(np.int16)
+    assert best >= world.outcome.mean(some).max()
+
+
+def test_options_at_their_defaults_leave_worlds_as_they_were() -> None:
+    """Drawn before there were options: the same seed must go on to mean the same world."""
+    world = random_world(4, 2, np.random.default_rng(11))
+    assert world.space.n_levels == SIZES_OF_SEED_11
+    assert isinstance(world.outcome, AdditiveOutcome)
+    assert world.outcome.effects == {k: pytest.approx(v) for k, v in EFFECTS_OF_SEED_11.items()}
+    assert [m.seed for m in world.mechanisms] == TABLES_OF_SEED_11  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("child_prob", "reads"), [(0.0, 0), (1.0, 8)])
+def test_child_prob(child_prob: float, reads: int) -> None:
+    """With one parent that comes first, all others come after the outcome."""
+    for seed in range(200):
+        world = random_world(9, 1, np.random.default_rng(seed), degree=0.0, child_prob=child_prob, max_in_degree=2)
+        n_read = sum(m.reads_outcome for m in world.mechanisms)
+        assert n_read <= reads
+        if n_read == reads:
+            return
+    raise AssertionError("never all of them")
+
+
+def test_parameters_of_the_tables() -> None:
+    even = random_world(3, 1, np.random.default_rng(0), degree=0.0, child_prob=0.0, root_dirichlet=1e6)
+    rows = np.zeros((1, 3), dtype=np.int16)
+    for k, mechanism in enumerate(even.mechanisms):
+        np.testing.assert_allclose(mechanism.probabilities(rows)[0], 1 / even.space.n_levels[k], atol=0.01)
+    children = random_world(8, 4, np.random.default_rng(0), degree=3.0, child_prob=0.0, table_beta=(1e6, 1e6))
+    reading = [k for k, m in enumerate(children.mechanisms) if m.parents]
+    assert reading
+    for k in reading:
+        cells = children.mechanisms[k].probabilities(np.zeros((1, 8), dtype=np.int16))[0]
+        np.testing.assert_allclose(cells, 1 / children.space.n_levels[k], atol=0.01)
+
+
+def test_zeros_and_ones_rank_assignments_as_the_effects_do() -> None:
+    """Same seed, same order of assignments; the probability runs from 0.05 to 0.95."""
+    plain, coin = (random_world(6, 3, np.random.default_rng(4), noise=noise) for noise in ("gaussian", "bernoulli"))
+    assert isinstance(coin.outcome, BernoulliOutcome)
+    assert plain.space.n_levels == coin.space.n_levels
+    rows = np.random.default_rng(0).integers(0, plain.space.n_levels, size=(500, 6)).astype(np.int16)
+    means, chances = plain.outcome.mean(rows), coin.outcome.mean(rows)
+    np.testing.assert_array_equal(np.argsort(means, kind="stable"), np.argsort(chances, kind="stable"))
+    assert coin.outcome.best() == plain.outcome.best()
+    best = np.array([[coin.outcome.best().get(k, 0) for k in range(6)]], dtype=np.int16)
+    assert coin.outcome.mean(best)[0] == pytest.approx(0.95)
+    assert set(coin.observe(200, np.random.default_rng(1)).outcomes.tolist()) == {0.0, 1.0}
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -102,6 +172,13 @@ def test_interactions_follow_the_appendix() -> None:
         ({"interaction": 0.5, "n_parents": 3}, "only 3"),
         ({"max_in_degree": -2}, "max_in_degree"),
         ({"noise_sd": 0.0}, "noise_sd"),
+        ({"noise": "cauchy"}, "noise must be one of"),
+        ({"child_prob": 1.5}, "child_prob"),
+        ({"table_beta": (2.0, 0.0)}, "a parameter of the tables"),
+        ({"root_dirichlet": -1.0}, "a parameter of the tables"),
+        ({"magnitude": 0.1}, "interactions="),
+        ({"interactions": (3,), "magnitude": 0.1}, "the size of an interaction"),
+        ({"interactions": (2,), "magnitude": 0.1, "noise": "bernoulli"}, "probability is additive"),
     ],
 )
 def test_wrong_settings_are_refused(kwargs: dict[str, object], message: str) -> None:

@@ -25,7 +25,8 @@ DEFAULT_ALGORITHMS = ("cfs", "modl", "parents-first", "oracle")
 class Comparison:
     """What to compare: algorithms, the kind of world, how many worlds and repeats, and the seed of it all.
 
-    All worlds and algorithms are made once, so that errors come first, unless `make_worlds` is off.
+    All worlds and algorithms are made once, so that errors come first, unless `make_worlds` is off. `told_parents` is a
+    bound on the number of parents that algorithms are told; it may differ from the truth, `n_parents`.
 
     >>> Comparison(n_factors=4, n_parents=2, n_worlds=2, n_repeats=1).tasks()
     [(0, 0), (1, 0)]
@@ -48,6 +49,13 @@ class Comparison:
     interaction: float = 0.0
     min_effect: float = 0.0
     max_in_degree: int | None = 6
+    noise: str = "gaussian"
+    interactions: tuple[int, ...] = ()
+    magnitude: float = 0.0
+    child_prob: float = 0.5
+    table_beta: tuple[float, float] = (2.0, 5.0)
+    root_dirichlet: float = 0.5
+    told_parents: int | None = None
     seed: int = 0
     make_worlds: bool = True
 
@@ -56,6 +64,8 @@ class Comparison:
         check_count("repeats", self.n_repeats)
         check_count("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
+        if self.told_parents is not None:
+            check_count("told_parents", self.told_parents, 1, self.n_factors)
         if self.known_min_effect and not self.min_effect:
             raise InvalidSettingError("known_min_effect needs a min_effect above 0")
         if not self.algorithms:
@@ -83,36 +93,47 @@ class Comparison:
             interaction=self.interaction,
             min_effect=self.min_effect,
             max_in_degree=self.max_in_degree,
+            noise=self.noise,
+            interactions=self.interactions,
+            magnitude=self.magnitude,
+            child_prob=self.child_prob,
+            table_beta=self.table_beta,
+            root_dirichlet=self.root_dirichlet,
         )
+
+    @property
+    def max_parents(self) -> int | None:
+        """The bound on the number of parents that algorithms are told, if any."""
+        return self.told_parents or (self.n_parents if self.known_parents else None)
 
     def algorithm(self, name: str, world: World) -> Algorithm:
         """The named algorithm, told what it may know of the world."""
         offered: dict[str, Any] = {
             "schedule": self.schedule,
             "outcome_bound": self.outcome_bound,
-            "max_parents": self.n_parents if self.known_parents else None,
+            "max_parents": self.max_parents,
             "min_effect": self.min_effect if self.known_min_effect else None,
             "parents": true_parents(world),
             "target": float(world.outcome.mean(np.array([best_assignment(world).codes], dtype=np.int16))[0]),
         }
         options = {key: value for key, value in offered.items() if key in option_names(name)}
-        problem = Problem(world.space, self.tolerance, self.failure_prob, self.noise_sd)
+        problem = Problem(world.space, self.tolerance, self.failure_prob, world.outcome.noise_sd)
         return make_algorithm(name, problem, **options)
 
     def necessary_runs(self, world: World) -> int:
         """The fewest runs with which the balanced fixed-size rule could keep the promise, knowing what it may know."""
-        levels = certified_levels(world.space.n_levels, self.n_parents if self.known_parents else None)
-        return necessary_runs(levels, self.tolerance, self.failure_prob, self.noise_sd)
+        levels = certified_levels(world.space.n_levels, self.max_parents)
+        return necessary_runs(levels, self.tolerance, self.failure_prob, world.outcome.noise_sd)
 
     def null_bound(self, world: World) -> float:
         """Mean runs that any method needs on this world to see that factors without effect have none.
 
-        It is 0 where the number of parents is known: a method that has found them all is done with the others.
+        It is 0 where the number of parents is told: a method that has found that many is done with the others.
         """
-        unknown = [] if self.known_parents else set(range(self.n_factors)) - set(world.outcome.parents)
+        unknown = [] if self.max_parents is not None else set(range(self.n_factors)) - set(world.outcome.parents)
         sizes = [world.space.n_levels[k] for k in unknown]
         least = self.min_effect if self.known_min_effect else 0.0
-        return null_bound(sizes, self.tolerance, self.failure_prob, self.noise_sd, least)
+        return null_bound(sizes, self.tolerance, self.failure_prob, world.outcome.noise_sd, least)
 
     def tasks(self) -> list[tuple[int, int]]:
         """All pairs of world and repeat."""

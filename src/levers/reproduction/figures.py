@@ -1,4 +1,7 @@
-"""The paper's figures from a reproduction: runs above, average gap below, one column for each panel."""
+"""The paper's figures from a reproduction: runs above, average gap below, one column for each panel.
+
+A figure has the methods of the paper's own and cfs, at most five lines; the others are in a second one beside modl.
+"""
 
 import math
 import re
@@ -20,7 +23,7 @@ from levers.errors import InvalidSettingError
 from levers.experiments.compare import Comparison
 from levers.reproduction.results import write_whole
 from levers.reproduction.run import Reproduction
-from levers.reproduction.sweeps import SWEEPS
+from levers.reproduction.sweeps import MODL, OTHERS, SWEEPS
 
 if TYPE_CHECKING:  # matplotlib is an extra, imported where something is drawn
     from matplotlib.axes import Axes
@@ -34,8 +37,8 @@ DPI = 200
 """Dots per inch of the PNG files."""
 LARGE_SPREAD = 10.0
 """Largest over smallest mean runs from which on the axis is logarithmic."""
-LIMIT_LABELS = {"hardness": "settings to try"}
-"""What the dotted line is, where it is not the limit of balanced designs."""
+SECOND = "-others"
+"""What the name of a second figure ends with."""
 _POINTS = 8.0  # the size of all text
 _GAP_TICKS = (0.5, 1.0, 0.1, 2.0, 5.0, 0.2, 0.05, 0.01, 10.0, 20.0, 50.0, 100.0)
 """Ticks of the axis of gaps, the most useful ones first."""
@@ -63,6 +66,24 @@ class Style:
     size: float = 4.5
 
 
+@dataclass(frozen=True)
+class Reference:
+    """A line without points in the upper row: a column of the summary, what it is called, and how it is dashed."""
+
+    column: str
+    label: str
+    dashes: tuple[float, ...] = (1, 1.4)
+    colour: str = "#000000"
+
+
+LIMIT = Reference("limit", "limit of balanced designs")
+CEILING = Reference("ceiling", "bound on modl, corrected", (3, 1, 1, 1), "#8C3D00")
+THEOREM = Reference("bound", "bound on modl of the theorem", (6, 1.5, 1, 1.5), "#8C3D00")
+NEEDLE = (
+    Reference("limit", "lower bound if told the height"),
+    Reference("bound", "theorem's bound, flat world", (6, 1.5, 1, 1.5), "#8C3D00"),
+)
+
 STYLES: dict[str, Style] = {
     "cfs": Style("#0072B2", "o"),
     "modl": Style("#D55E00", "s", (5, 1.5), size=4.0),
@@ -87,12 +108,12 @@ def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
     except ImportError as error:
         raise InvalidSettingError("figures need matplotlib; install it with: pip install 'levers[figures]'") from error
 
-    target, summary = Path(folder), reproduction.summary
+    target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
         paths = []
-        for name in drawn(reproduction):
-            for suffix, content in rendered(name, summary.filter(pl.col("experiment") == name)).items():
+        for name, points in figures(reproduction).items():
+            for suffix, content in rendered(name, points).items():
                 paths.append(target / f"{name}{suffix}")
                 write_whole(paths[-1], content)
     except OSError as error:
@@ -106,6 +127,39 @@ def drawn(reproduction: Reproduction) -> list[str]:
     return [name for name in reproduction.names if name in found]
 
 
+def figures(reproduction: Reproduction) -> dict[str, pl.DataFrame]:
+    """The figures by name, each with the part of the summary that it shows."""
+    found, summary = {}, reproduction.summary
+    for name in drawn(reproduction):
+        points = summary.filter(pl.col("experiment") == name)
+        first = points.filter(~pl.col("contender").is_in(OTHERS))
+        second = points.filter(pl.col("contender").is_in([MODL.label, *OTHERS]))
+        if first.is_empty() or set(second["contender"]) <= {MODL.label}:
+            found[name] = points
+            continue
+        found[name] = first
+        # panels in which there are no others say nothing new
+        panels = second.filter(pl.col("contender") != MODL.label)["panel"].unique()
+        found[name + SECOND] = second.filter(pl.col("panel").is_in(panels.to_list()))
+    return found
+
+
+def experiment_of(figure: str) -> str:
+    """The experiment that a figure belongs to.
+
+    >>> experiment_of("parents-others"), experiment_of("parents")
+    ('parents', 'parents')
+    """
+    return figure.removesuffix(SECOND)
+
+
+def references(figure: str) -> tuple[Reference, ...]:
+    """The lines of a figure that were computed, not measured."""
+    if experiment_of(figure) == "hardness":
+        return NEEDLE
+    return (LIMIT, THEOREM) if figure.endswith(SECOND) else (LIMIT, CEILING)
+
+
 def alt_text(name: str, points: pl.DataFrame) -> str:
     """A figure in words, for people who cannot see it.
 
@@ -114,31 +168,32 @@ def alt_text(name: str, points: pl.DataFrame) -> str:
     'Whole assignments as arms: successive elimination. Mean runs and mean gap against parents of the outcome; panels:
     K = 4. Mean runs: cfs 90 to 1,200.'
     """
-    sweep = SWEEPS[name]
+    sweep = SWEEPS[experiment_of(name)]
     panels = "; ".join(points["panel"].unique(maintain_order=True))
     spans = []
     for contender in in_order(points["contender"]):
         runs = points.filter(pl.col("contender") == contender)["runs"].to_list()
         low, high = f"{min(runs):,.0f}", f"{max(runs):,.0f}"
         spans.append(f"{contender} {low if low == high else f'{low} to {high}'}")
-    what = f"{sweep.title}. Mean runs and mean gap against {sweep.x_label}; panels: {panels}."
+    title = f"{sweep.title}{', other methods' if name.endswith(SECOND) else ''}"
+    what = f"{title}. Mean runs and mean gap against {sweep.x_label}; panels: {panels}."
     return f"{what} Mean runs: {'; '.join(spans)}."
 
 
 def rendered(name: str, points: pl.DataFrame) -> dict[str, bytes]:
-    """A figure as files, by suffix. `points` is the part of a summary that belongs to one experiment."""
+    """A figure as files, by suffix. `points` is the part of a summary that it shows."""
     from matplotlib import style
 
     alt = alt_text(name, points)
     with style.context(["default", {"font.family": list(families()), **_SETTINGS}]):
-        figure = draw(points, SWEEPS[name].x_label, LIMIT_LABELS.get(name, "limit of balanced designs"))
+        figure = draw(points, SWEEPS[experiment_of(name)].x_label, references(name))
         image, drawing = BytesIO(), BytesIO()
         figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None, "Description": alt})
         figure.savefig(drawing, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return {".png": image.getvalue(), ".svg": _with_words(drawing.getvalue().decode(), alt).encode()}
 
 
-def draw(points: pl.DataFrame, x_label: str, limit_label: str) -> "Figure":
+def draw(points: pl.DataFrame, x_label: str, computed: Sequence[Reference]) -> "Figure":
     """Runs in the upper row, gaps in the lower one, a legend outside the axes."""
     from matplotlib.figure import Figure
 
@@ -157,10 +212,12 @@ def draw(points: pl.DataFrame, x_label: str, limit_label: str) -> "Figure":
             line = here.filter(pl.col("contender") == contender)
             for axes, quantity in ((upper, "runs"), (lower, "gap")):
                 _plot(axes, line, quantity, contender, _shift(xs, place, len(contenders)))
-        _plot_limit(upper, here)
+        for reference in computed:
+            _plot_reference(upper, here, reference)
         lower.axhline(TOLERANCE, color="black", linewidth=0.7, dashes=(4, 3), zorder=1)
         scale_x(lower, xs, 7 if len(panels) > 2 else 12)
-    scale_runs(grid[0, 0], points)
+    shown = [reference for reference in computed if not _reference_points(points, reference).is_empty()]
+    scale_runs(grid[0, 0], points, shown)
     scale_gap(grid[1, 0], points)
     for axes in grid.flat:
         axes.spines[["top", "right"]].set_visible(False)
@@ -175,7 +232,7 @@ def draw(points: pl.DataFrame, x_label: str, limit_label: str) -> "Figure":
         grid[1, 0].set_xlabel(drawable(x_label))
     else:
         figure.supxlabel(drawable(x_label), fontsize=_POINTS)
-    _legend(figure, contenders, limit_label if points["limit"].is_not_null().any() else None, len(panels) == 1)
+    _legend(figure, contenders, shown, len(panels) == 1)
     return figure
 
 
@@ -195,21 +252,31 @@ def _plot(axes: "Axes", line: pl.DataFrame, quantity: str, contender: str, shift
         bar.set(linewidth=0.8, linestyle="-")
 
 
-def _plot_limit(axes: "Axes", here: pl.DataFrame) -> None:
-    limits = here.drop_nulls("limit").group_by("x").agg(pl.col("limit").mean()).sort("x")
-    xs, ys = limits["x"].to_list(), limits["limit"].to_list()
+def _reference_points(here: pl.DataFrame, reference: Reference) -> pl.DataFrame:
+    """The line by panel and x. Bounds on modl are those of its own row: other schedules have others."""
+    known = here.drop_nulls(reference.column)
+    own = known.filter(pl.col("contender") == MODL.label)
+    known = own if reference.column != "limit" and not own.is_empty() else known
+    return known.group_by("panel", "x").agg(pl.col(reference.column).mean().alias("y")).sort("panel", "x")
+
+
+def _plot_reference(axes: "Axes", here: pl.DataFrame, reference: Reference) -> None:
+    line = _reference_points(here, reference)
+    xs, ys = line["x"].to_list(), line["y"].to_list()
     if len(xs) == 1:  # a line needs two ends
         xs, ys = [xs[0] - 0.3, xs[0] + 0.3], ys * 2
     if xs:
-        axes.plot(xs, ys, color="black", linewidth=0.9, dashes=(1, 1.4), zorder=1.5)
+        axes.plot(xs, ys, color=reference.colour, linewidth=0.9, dashes=reference.dashes, zorder=1.5)
 
 
-def _legend(figure: "Figure", contenders: Sequence[str], limit: str | None, beside: bool) -> None:
+def _legend(figure: "Figure", contenders: Sequence[str], computed: Sequence[Reference], beside: bool) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=drawable(plain(name)), **_looks(name)) for name in contenders]
-    if limit is not None:
-        handles.append(Line2D([], [], color="black", linewidth=0.9, dashes=(1, 1.4), label=drawable(limit)))
+    handles += [
+        Line2D([], [], color=line.colour, linewidth=0.9, dashes=line.dashes, label=drawable(line.label))
+        for line in computed
+    ]
     label = f"tolerance {TOLERANCE:g} (gap)"
     handles.append(Line2D([], [], color="black", linewidth=0.7, dashes=(4, 3), label=label))
     looks: dict[str, Any] = {"fontsize": _POINTS, "frameon": False, "handlelength": 3.6, "ncols": 1 if beside else 3}
@@ -241,15 +308,15 @@ def in_order(contenders: Iterable[str]) -> list[str]:
     return [name for name in STYLES if name in found] + [name for name in found if name not in STYLES]
 
 
-def scale_runs(axes: "Axes", points: pl.DataFrame) -> None:
+def scale_runs(axes: "Axes", points: pl.DataFrame, computed: Sequence[Reference]) -> None:
     """Logarithmic if the lines are far apart. An error bar that would reach down to zero leaves the axes."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     runs = points["runs"].to_numpy()
     errors = points["runs_se"].fill_null(0.0).to_numpy()
-    limits = points["limit"].drop_nulls().to_list()
-    lowest = min([*np.maximum(runs - errors, runs / 4), *limits])
-    highest = max([*(runs + errors), *limits])
+    lines = [y for reference in computed for y in _reference_points(points, reference)["y"]]
+    lowest = min([*np.maximum(runs - errors, runs / 4), *lines])
+    highest = max([*(runs + errors), *lines])
     axes.yaxis.set_major_formatter(short)
     if lowest <= 0 or highest < LARGE_SPREAD * lowest:
         axes.set_ylim(0, 1.08 * max(highest, 1.0))

@@ -12,8 +12,8 @@ import polars as pl
 
 from levers.charts.html import html_page
 from levers.errors import InvalidSettingError
-from levers.reproduction.claims import DOES_NOT, HOLDS, ONLY_AS_RELEASED, Claim
-from levers.reproduction.figures import alt_text, draw_figures, drawn, in_order
+from levers.reproduction.evidence import DOES_NOT, HOLDS, UNDECIDED, Claim
+from levers.reproduction.figures import alt_text, draw_figures, drawn, experiment_of, figures, in_order
 from levers.reproduction.results import write_whole
 from levers.reproduction.run import ALL, Reproduction
 from levers.reproduction.sweeps import SWEEPS, WORLDS_AND_REPEATS
@@ -24,6 +24,12 @@ ABOUT = (
     "Each method sets or watches the levers of random worlds until it can name a setting that is, with probability "
     "0.9, within 0.5 of the best one. Counted are the runs it takes, and how far from the best its setting truly is: "
     "its gap. cfs is the method of levers, modl the paper's, the rest is there to compare."
+)
+JUDGED = (
+    "A claim holds, or does not, where chance explains the contrary with probability 0.01 at most, worlds being the "
+    "independent units; it is undecided otherwise, and the last column gives the difference that the claim takes to be "
+    "above 0, and about how many worlds would decide it. Which sentence of the paper is checked where is listed in "
+    "docs/reproduction/sentences.md, how in docs/decisions/0029."
 )
 READING = (
     "Means over worlds and repeats. Errors are one standard error, with worlds as the independent units. In figures "
@@ -61,14 +67,14 @@ pre { background: var(--head); padding: .8rem; border-radius: 6px; overflow-x: a
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page's content security policy: nothing is loaded or run, whatever a name contains."""
-_CLASSES = {HOLDS: "good", DOES_NOT: "bad", ONLY_AS_RELEASED: "part"}  # the CSS class of each verdict
+_CLASSES = {HOLDS: "good", DOES_NOT: "bad", UNDECIDED: "part"}  # the CSS class of each verdict
 
 
 def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: str | Path) -> Path:
     """Write report.html, report.md and the figures that it links to; gives the path of report.html."""
     target = Path(folder)
     draw_figures(reproduction, target / FIGURES)
-    drawings = {name: (target / FIGURES / f"{name}.svg").read_text("utf-8") for name in drawn(reproduction)}
+    drawings = {name: (target / FIGURES / f"{name}.svg").read_text("utf-8") for name in figures(reproduction)}
     try:
         write_whole(target / "report.md", markdown(reproduction, claims, FIGURES).encode())
         write_whole(target / "report.html", html(reproduction, claims, drawings).encode())
@@ -77,20 +83,27 @@ def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: st
     return target / "report.html"
 
 
-def markdown(reproduction: Reproduction, claims: Sequence[Claim], figures: Path) -> str:
-    """The page. `figures` is the folder of the PNG files, seen from the page."""
+def markdown(reproduction: Reproduction, claims: Sequence[Claim], folder: Path) -> str:
+    """The page. `folder` is that of the PNG files, seen from the page."""
     settings, summary = reproduction.settings, reproduction.summary
     made = f"Size {settings.size}, seed {settings.seed}; each point: {worlds_and_repeats(reproduction)}."
     first = [f"# {TITLE}", ABOUT, f"{plain_text(made)} {READING}"]
-    parts = [*first, "## Claims of the paper", plain_text(counted(claims))]
+    parts = [*first, "## Claims of the paper", f"{plain_text(counted(claims))} {JUDGED}"]
     if claims:
         cells = [(c.experiment, f"{c.name}: {c.sentence}", c.measured, c.verdict, c.why) for c in claims]
         parts.append(table(CLAIMS_HEADER, cells))
+    shown = figures(reproduction)
     for name in drawn(reproduction):
         sweep, points = SWEEPS[name], summary.filter(pl.col("experiment") == name)
-        image = f"![{plain_text(alt_text(name, points))}]({(figures / f'{name}.png').as_posix()})"
-        header, rows = by_contender(points, sweep.x_label, lambda row: amount(row["runs"], row["runs_se"]))
-        parts += [f"## {sweep.title}", image, sweep.caption, "Mean runs:", table(header, rows)]
+        parts.append(f"## {sweep.title}")
+        own = [figure for figure in shown if experiment_of(figure) == name]
+        alts = {figure: plain_text(alt_text(figure, shown[figure])) for figure in own}
+        parts += [f"![{alt}]({(folder / f'{figure}.png').as_posix()})" for figure, alt in alts.items()]
+        parts.append(f"{sweep.caption} {plain_text(runs_at_points(points))}")
+        for title, cell in CELLS.items():
+            header, rows = by_contender(points, sweep.x_label, cell)
+            if any(any(row[2:]) for row in rows):
+                parts += [f"{title}:", table(header, rows)]
     return "\n\n".join([*parts, "## Run it again", f"```python\n{again(reproduction)}\n```"]) + "\n"
 
 
@@ -120,8 +133,11 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
     """The page, with the SVG drawings of the experiments in it."""
     summary = reproduction.summary
     made = "".join(f'<tr><th scope="row">{a}</th><td>{escape(b)}</td></tr>\n' for a, b in made_with(reproduction))
-    points = {name: summary.filter(pl.col("experiment") == name) for name in drawings}
-    sections = [_section(name, drawing, points[name]) for name, drawing in drawings.items()]
+    shown = figures(reproduction)
+    sections = [
+        _section(name, {figure: drawings[figure] for figure in shown if experiment_of(figure) == name}, summary)
+        for name in drawn(reproduction)
+    ]
     body = f"""<p>{ABOUT}</p>
 <h2>Settings</h2>
 <table>
@@ -129,7 +145,7 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
 {made}</tbody>
 </table>
 <h2>Claims of the paper</h2>
-<p>{escape(counted(claims))}</p>
+<p>{escape(counted(claims))} {JUDGED}</p>
 {_claims(claims) if claims else ""}
 {"".join(sections) or "<p>There are no results.</p>"}
 <h2>Run it again</h2>
@@ -138,12 +154,15 @@ def html(reproduction: Reproduction, claims: Sequence[Claim], drawings: dict[str
     return html_page(TITLE, _STYLE, _POLICY, body)
 
 
-def _section(name: str, drawing: str, points: pl.DataFrame) -> str:
-    sweep = SWEEPS[name]
+def _section(name: str, drawings: dict[str, str], summary: pl.DataFrame) -> str:
+    sweep, points = SWEEPS[name], summary.filter(pl.col("experiment") == name)
+    drawn_here = "\n".join(
+        own_ids(drawing[drawing.index("<svg ") :].strip(), figure) for figure, drawing in drawings.items()
+    )
     return f"""<h2 id="{name}">{escape(sweep.title)}</h2>
 <figure>
-{own_ids(drawing[drawing.index("<svg ") :].strip(), name)}
-<figcaption>{escape(sweep.caption)} {READING}</figcaption>
+{drawn_here}
+<figcaption>{escape(sweep.caption)} {escape(runs_at_points(points))} {READING}</figcaption>
 </figure>
 {_numbers(points, sweep.title, sweep.x_label)}
 """
@@ -164,7 +183,9 @@ def _claims(claims: Sequence[Claim]) -> str:
 def _numbers(points: pl.DataFrame, title: str, x_label: str) -> str:
     def cell(row: dict[str, Any]) -> str:
         gap = f"<small>gap {row['gap']:.3f}</small><small>{row['failures']} of {row['n']} failed</small>"
-        return amount(row["runs"], row["runs_se"]) + gap
+        exact = parents_exact(row)
+        parents = f"<small>parents exact: {exact}</small>" if exact else ""
+        return amount(row["runs"], row["runs_se"]) + gap + parents
 
     header, lines = by_contender(points, x_label, cell)
     rows = [
@@ -193,23 +214,33 @@ def own_ids(drawing: str, name: str) -> str:
 
 
 def worlds_and_repeats(reproduction: Reproduction) -> str:
-    """How many worlds and repeats there are, and who has fewer: counted in the results, not taken from the plan."""
+    """How many worlds and repeats there are at most."""
     n_worlds, n_repeats = WORLDS_AND_REPEATS[reproduction.settings.size]
-    by_point = reproduction.runs.group_by("experiment", "panel", "x", "contender").len("n")
-    counts = by_point.group_by("experiment", "contender").agg(pl.col("n").max())
-    repeats = {(name, contender): n for name, contender, n in counts.iter_rows() if n < n_worlds * n_repeats}
-    fewer: dict[int, list[str]] = {}
-    for contender in in_order(sorted(contender for _, contender in repeats)):
+    return f"{n_worlds} worlds x {n_repeats} repeats, fewer where a section says so"
+
+
+def runs_at_points(points: pl.DataFrame) -> str:
+    """How many runs each contender has at a point: counted in the results, not taken from the plan.
+
+    >>> points = pl.DataFrame({"panel": ["p", "p", "q"], "contender": ["modl", "cfs", "modl"], "n": [1000, 40, 200]})
+    >>> runs_at_points(points)
+    'Runs at each point of p: 1,000 of modl, 40 of cfs; of q: 200 of modl.'
+    """
+    said: dict[str, list[str]] = {}
+    for (panel,), here in points.group_by("panel", maintain_order=True):
         by_n: dict[int, list[str]] = {}
-        for name in reproduction.names:
-            if (name, contender) in repeats:
-                by_n.setdefault(repeats[name, contender], []).append(name)
-        everywhere = counts.filter(pl.col("contender") == contender).height
-        for n, names in by_n.items():
-            where = "" if len(names) == everywhere else f" ({', '.join(names)})"
-            fewer.setdefault(n, []).append(f"{contender}{where}")
-    text = f"{n_worlds} worlds x {n_repeats} repeats"
-    return text + "".join(f"; {n} runs of {', '.join(who)}" for n, who in fewer.items())
+        most = dict(here.group_by("contender", maintain_order=True).agg(pl.col("n").max()).iter_rows())
+        for contender in in_order(most):
+            by_n.setdefault(most[contender], []).append(contender)
+        counts = ", ".join(f"{n:,} of {', '.join(who)}" for n, who in sorted(by_n.items(), reverse=True))
+        said.setdefault(counts, []).append(str(panel))
+    if len(said) == 1:
+        return f"Runs at each point: {next(iter(said))}."
+    return f"Runs at each point {'; '.join(f'of {_and(panels)}: {counts}' for counts, panels in said.items())}."
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names)
 
 
 def made_with(reproduction: Reproduction) -> list[tuple[str, str]]:
@@ -252,6 +283,16 @@ def by_contender(
     return ["panel", x_label, *contenders], rows
 
 
+def parents_exact(row: dict[str, Any]) -> str:
+    """The share of runs that name exactly the true parents, if the method names any.
+
+    >>> parents_exact({"parents_exact": 0.985}), parents_exact({"parents_exact": None})
+    ('98.5 %', '')
+    """
+    share = row["parents_exact"]
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
 def amount(mean: float, error: float | None) -> str:
     """A number of runs with its standard error.
 
@@ -260,3 +301,11 @@ def amount(mean: float, error: float | None) -> str:
     """
     digits = 0 if mean >= 100 else 1
     return f"{mean:,.{digits}f}" + ("" if error is None else f" ± {error:,.{digits}f}")
+
+
+CELLS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "Mean runs": lambda row: amount(row["runs"], row["runs_se"]),
+    "Mean gaps, and failures": lambda row: f"{row['gap']:.4f} ({row['failures']} of {row['n']})",
+    "Runs that name exactly the true parents": parents_exact,
+}
+"""The tables of an experiment on the Markdown page, with what is in their cells."""

@@ -23,13 +23,20 @@ if sys.platform != "win32":
 _SETTINGS = "settings.json"  # the file that says what a folder's results were made with
 _LOCK = ".lock"  # the file that a process locks while it writes to a folder
 _POINT = ("experiment", "panel", "x", "contender")  # the columns that name one point of a figure's line
+_MEANS = ("parents_exact", "parents_missed", "limit", "bound", "ceiling", "expected")  # their means are in the summary
 _TYPES: dict[Any, Any] = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
 """The column type of each type of a row; what may be None has the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One contender on one world, once. `limit` is the fewest runs with which a balanced design could do it."""
+    """One contender on one world, once.
+
+    `parents_missed` counts true parents that were not reported. `limit` is what no method of a kind can do without: the
+    fewest runs of a balanced design, or the bound on searches for a needle. The others are for MODL: `bound` is the
+    theorem's, `ceiling` one that holds for the schedule, `expected` the sum over phases without noise. For a needle
+    `bound` is the theorem's lower bound, on the flat world.
+    """
 
     experiment: str
     panel: str
@@ -41,7 +48,11 @@ class Row:
     gap: float
     failed: bool
     parents_exact: bool | None
-    limit: int | None
+    parents_missed: int | None = None
+    limit: float | None = None
+    bound: float | None = None
+    ceiling: float | None = None
+    expected: int | None = None
 
 
 SCHEMA = {name: _TYPES[kind if kind in _TYPES else kind.__args__[0]] for name, kind in get_type_hints(Row).items()}
@@ -125,12 +136,12 @@ def table(rows: list[Row]) -> pl.DataFrame:
 def summary(runs: pl.DataFrame) -> pl.DataFrame:
     """Means over all runs of a point, with standard errors that take worlds as the independent units.
 
-    >>> rows = [Row("e", "p", 1.0, "cfs", world, 0, 10 * (world + 1), 0.1, False, None, 5) for world in range(4)]
+    >>> rows = [Row("e", "p", 1.0, "cfs", world, 0, 10 * (world + 1), 0.1, False, None) for world in range(4)]
     >>> summary(table(rows)).select("runs", "runs_se", "failures", "n").row(0)
     (25.0, 6.454972243679028, 0, 4)
     """
     by_world = runs.group_by(*_POINT, "world", maintain_order=True).agg(
-        pl.col("n_runs", "gap", "parents_exact", "limit").mean(), pl.col("failed").sum(), pl.len().alias("n")
+        pl.col("n_runs", "gap", *_MEANS).mean(), pl.col("failed").sum(), pl.len().alias("n")
     )
     root_n = (pl.len().cast(pl.Float64)).sqrt()
     return by_world.group_by(*_POINT, maintain_order=True).agg(
@@ -140,7 +151,8 @@ def summary(runs: pl.DataFrame) -> pl.DataFrame:
         (pl.col("gap").std() / root_n).alias("gap_se"),
         pl.col("failed").sum().alias("failures"),
         pl.col("n").sum(),
-        pl.col("parents_exact", "limit").mean(),
+        pl.col(*_MEANS).mean(),
+        pl.len().alias("worlds"),
     )
 
 

@@ -98,6 +98,7 @@ class RandomTable:
     """A random table, drawn from its seed when first needed: a world that is only ever set never pays for it.
 
     With parents p(j | config) is proportional to Beta(2, 5); without, Dirichlet(0.5)   (Section 5, released code).
+    `beta` and `dirichlet` are other parameters of these.
 
     >>> RandomTable(4, seed=7).table.cells.shape
     (1, 4)
@@ -108,6 +109,8 @@ class RandomTable:
     sizes: tuple[int, ...] = ()
     bins: tuple[int, int] | None = None
     seed: int = 0
+    beta: tuple[float, float] = (2.0, 5.0)
+    dirichlet: float = 0.5
 
     def __post_init__(self) -> None:
         cells = table_rows(self.sizes, self.bins) * self.n_levels
@@ -128,10 +131,10 @@ class RandomTable:
         rng = np.random.default_rng(self.seed)
         n_rows = table_rows(self.sizes, self.bins)
         if self.parents or self.bins is not None:
-            cells = rng.beta(2, 5, size=(n_rows, self.n_levels))
+            cells = rng.beta(*self.beta, size=(n_rows, self.n_levels))
             cells /= cells.sum(axis=1, keepdims=True)
         else:
-            cells = rng.dirichlet(np.full(self.n_levels, 0.5), size=n_rows)
+            cells = rng.dirichlet(np.full(self.n_levels, self.dirichlet), size=n_rows)
         return Table(cells, self.parents, self.sizes, self.bins)
 
     def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:

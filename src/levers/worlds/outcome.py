@@ -72,10 +72,14 @@ class Noise:
 
 @dataclass(frozen=True)
 class Interaction:
-    """A coefficient times the product of some factors' values, a level's value being its position plus one."""
+    """A coefficient times the product of some factors' values: `first` at the first level, 1 more at each next one.
+
+    The appendix of the paper counts levels from 1, its released code from 0; a factor at 0 switches the product off.
+    """
 
     coefficient: float
     factors: tuple[int, ...]
+    first: float = 1.0
 
 
 class _NoisyOutcome(Outcome):
@@ -117,7 +121,7 @@ class AdditiveOutcome(_NoisyOutcome):
         for k in self.parents:
             total += np.asarray(self.effects[k])[rows[:, k]]
         for term in self.interactions:
-            total += term.coefficient * np.prod(rows[:, term.factors] + 1.0, axis=1)
+            total += term.coefficient * np.prod(rows[:, term.factors] + term.first, axis=1)
         return total
 
     def best(self) -> dict[int, int]:
@@ -145,7 +149,7 @@ class AdditiveOutcome(_NoisyOutcome):
             if term.factors[0] in group:
                 product: NDArray[np.float64] = np.full([1] * len(group), term.coefficient)
                 for position in map(group.index, term.factors):
-                    product = product * axis(np.arange(1.0, sizes[position] + 1), position)
+                    product = product * axis(term.first + np.arange(sizes[position]), position)
                 table += product
         found = np.unravel_index(int(np.argmax(table)), sizes)
         return {k: int(level) for k, level in zip(group, found, strict=True)}
