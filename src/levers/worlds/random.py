@@ -10,14 +10,19 @@ from levers.core.space import Space
 from levers.core.validation import check_choice, check_count, check_number, check_positive
 from levers.errors import InvalidSettingError, InvalidWorldError
 from levers.worlds.mechanisms import RandomTable
-from levers.worlds.outcome import NOISES, AdditiveOutcome, BernoulliOutcome, Interaction, Noise, Outcome
+from levers.worlds.outcome import (
+    BERNOULLI,
+    NOISES,
+    AdditiveOutcome,
+    Interaction,
+    Noise,
+    Outcome,
+    bernoulli_from_effects,
+)
 from levers.worlds.scm import World
 
-BERNOULLI = "bernoulli"
-"""The noise of an outcome that is 0 or 1."""
 WORLD_NOISES = (*NOISES, BERNOULLI)
 """The noises of random worlds."""
-_PROBABILITIES = (0.05, 0.95)  # the least and the largest probability of a 1 in a world of zeros and ones
 _NOISE_SDS = 6  # the outcome's integer bins reach this many standard deviations beyond its extreme means
 _MOST_DRAWS = 10_000  # how often effects are drawn again until their range is large enough
 
@@ -96,7 +101,7 @@ def random_world(
         terms += _random_products(parents, (4, 3, 2), interaction * outcome_bound / levels[1] ** 4, 1.0, rng)
     terms += _random_products(parents, interactions, magnitude, 0.0, rng)
     if noise == BERNOULLI:
-        outcome: Outcome = _zeros_and_ones(effects)
+        outcome: Outcome = bernoulli_from_effects(effects)
         bins = (0, 1)
     else:
         outcome = AdditiveOutcome(effects, Noise(noise_sd, noise), terms)
@@ -140,15 +145,6 @@ def _random_products(
         Interaction(scale, tuple(rng.choice(np.asarray(parents), size=size, replace=False).tolist()), first)
         for size in products
     )
-
-
-def _zeros_and_ones(effects: dict[int, tuple[float, ...]]) -> BernoulliOutcome:
-    """The same ranking of assignments, as probabilities: p = least + span * (sum_k f_k - min) / (max - min)."""
-    least, largest = _PROBABILITIES
-    low = sum(min(values) for values in effects.values())
-    scale = (largest - least) / (sum(max(values) for values in effects.values()) - low)
-    scaled = {k: tuple(scale * (v - min(values)) for v in values) for k, values in effects.items()}
-    return BernoulliOutcome(scaled, base=least)
 
 
 def _outcome_bins(outcome: AdditiveOutcome, sizes: Sequence[int], noise_sd: float) -> tuple[int, int]:
