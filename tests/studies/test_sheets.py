@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import levers
-from levers.core.space import FREE, Factor, Level, Space
+from levers.core.space import FREE, Factor, Level, Space, with_taken
 from levers.errors import SheetError
-from levers.studies.sheets.cells import MAX_LISTED, raise_rows
+from levers.studies.sheets.cells import ALONE, MAX_LISTED, raise_rows, taken_codes
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import write_runs
 from levers.studies.sheets.write import sheet_text, write_sheet

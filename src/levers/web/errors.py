@@ -12,6 +12,7 @@ from levers.errors import (
     LeversError,
     NoSuchStudyError,
     NoSuchTrialError,
+    ObservedLevelError,
     SheetError,
     StorageError,
     StudyError,
@@ -22,7 +23,7 @@ from levers.studies.settings import SETTINGS
 
 _STATUS = {
     404: (NoSuchStudyError, NoSuchTrialError),
-    422: (InvalidNameError,),
+    422: (InvalidNameError, ObservedLevelError),
     409: (StudyError, TrialError),
     503: (StorageError,),
 }
