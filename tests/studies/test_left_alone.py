@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import levers
-from harness.watching import HIDDEN, WATCHED
+from harness.watching import HIDDEN, SPACE, WATCHED, register, run, tell, to_the_end, until_left_alone
 from levers.algorithms import registry
 from levers.core.codec import from_json, to_json
 from levers.core.space import FREE, Level, Space, levels_had
@@ -32,13 +32,12 @@ from levers.studies.spec import StudySpec, free_levers
 from levers.studies.state import AS_RUN, StudyState, Trial, TrialState
 from levers.studies.study import NoOutcomeWarning, Study, SurprisingOutcomeWarning
 
-SPACE: dict[str, list[Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3], "belt": ["A", "B"]}
 SOLVERS = ["watching", *(["cfs"] if "free" in registry.option_names("cfs") else [])]
 
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._OWN, "watching", "harness.watching:Watching")
+    register(monkeypatch)
 
 
 @pytest.fixture(params=SOLVERS)
@@ -48,41 +47,9 @@ def solver(request: pytest.FixtureRequest) -> str:
 
 def oven(solver: str = "watching", **given: Any) -> Study:
     """A study that may leave the heat alone."""
-    settings: dict[str, Any] = {"free": ["heat"], "seed": 1, "noise_sd": 1.0, "algorithm": solver, **given}
+    settings: dict[str, Any] = {"free": ["heat"], "seed": 1, "noise_sd": 1.2, "algorithm": solver, **given}
     settings.setdefault("tolerance", None if "budget" in settings else 0.9)
     return levers.create_study("oven", SPACE, **settings)
-
-
-def run(trial: Trial) -> tuple[float, dict[str, Level]]:
-    """A hidden fair coin: by nature the heat follows it, and the outcome is better where they agree."""
-    coin = int(np.random.default_rng([7, trial.number]).integers(2))
-    noise = float(np.random.default_rng([9, trial.number]).normal())
-    taken: dict[str, Level] = {name: ("low", "high")[coin] for name in trial.params.free}
-    heat = taken.get("heat", trial.params.get("heat"))
-    value = 6.0 * (heat == ("low", "high")[coin]) + 1.0 * (trial.params.get("speed") == 2) + 0.3 * noise
-    return value, taken
-
-
-def tell(study: Any, trials: list[Trial]) -> None:
-    made = {trial.number: run(trial) for trial in trials}
-    observed = {number: taken for number, (_, taken) in made.items() if taken}
-    study.tell_many({number: value for number, (value, _) in made.items()}, observed=observed)
-
-
-def until_left_alone(study: Any) -> list[Trial]:
-    """Rounds are told until one leaves the heat alone; its runs, all of them handed out."""
-    while True:
-        trials = study.ask(10_000)
-        assert trials, "no round left anything alone"
-        if any(trial.params.free for trial in trials):
-            return list(trials)
-        tell(study, trials)
-
-
-def to_the_end(study: Any) -> levers.Verdict:
-    while not study.is_finished:
-        tell(study, study.running() or study.ask(10_000))
-    return study.verdict()  # type: ignore[no-any-return]
 
 
 def one_left_alone(study: Any) -> Trial:
@@ -264,7 +231,9 @@ def test_the_state_is_the_same_from_events_and_from_a_snapshot(solver: str) -> N
             assert np.array_equal(mine.told_rows()[0], theirs.told_rows()[0])
     # what older versions wrote has no such field
     assert from_json('{"$": "Told", "trials": [1], "values": [2.0]}', Told).observed is None
-    assert from_json('{"$": "Corrected", "trial": 1, "before": 1, "value": 2, "reason": ""}', Corrected).observed is None
+    assert (
+        from_json('{"$": "Corrected", "trial": 1, "before": 1, "value": 2, "reason": ""}', Corrected).observed is None
+    )
 
 
 def test_corrections_and_exclusions_before_and_after_a_round_left_alone(solver: str) -> None:
@@ -483,9 +452,7 @@ def read_texts(path: Path, column: str) -> list[str]:
 
         header, *rows = openpyxl.load_workbook(path).active.iter_rows(values_only=True)  # type: ignore[union-attr]
     else:
-        header, *rows = (
-            line.split("\t" if path.suffix == ".tsv" else ",") for line in path.read_text().splitlines()
-        )
+        header, *rows = (line.split("\t" if path.suffix == ".tsv" else ",") for line in path.read_text().splitlines())
     return [str(row[list(header).index(column)]) for row in rows]
 
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from levers.algorithms.base import Verdict
 from levers.core.space import FREE
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
-from levers.studies.sheets.cells import LEAVE_ALONE, level_text
+from levers.studies.sheets.cells import level_text
+from levers.studies.spec import LEAVE_ALONE
 
 _GAP = 3  # between two columns of a table
 

@@ -21,7 +21,8 @@ from levers.studies.analysis.describe import (
     when,
 )
 from levers.studies.analysis.views import EffectRow
-from levers.studies.sheets.cells import LEAVE_ALONE, left_alone_text, level_text
+from levers.studies.sheets.cells import left_alone_text, level_text
+from levers.studies.spec import LEAVE_ALONE
 
 if TYPE_CHECKING:
     import polars

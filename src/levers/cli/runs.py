@@ -11,11 +11,12 @@ import typer
 from levers.cli.options import FormatOption, Reached, SheetOption, command, on_study, outcome, say_json, trial_number
 from levers.cli.output import Format
 from levers.core.space import Level
-from levers.errors import InvalidSettingError, SurprisingOutcomesError, surprising
+from levers.errors import InvalidSettingError, ObservedLevelError, SurprisingOutcomesError, surprising
 from levers.studies.analysis.describe import several
 from levers.studies.run import AnyStudy
-from levers.studies.sheets.cells import LEAVE_ALONE, level_text
+from levers.studies.sheets.cells import level_text
 from levers.studies.space_text import parse_observed
+from levers.studies.spec import LEAVE_ALONE
 from levers.studies.state import Trial
 from levers.studies.study import SurprisingOutcomeWarning
 
@@ -137,7 +138,11 @@ def tell(
         told = _told(sheet, trial, value, command("tell", at.name, "--sheet", "runs.csv"))
         if isinstance(told, tuple):
             taken = _taken(at.study, observed)
-            _insisting(lambda insist: at.study.tell(*told, observed=taken, insist=insist), yes)
+            try:
+                _insisting(lambda insist: at.study.tell(*told, observed=taken, insist=insist), yes)
+            except ObservedLevelError as error:
+                free = (f"--observed {name}=LEVEL" for name in at.study.trial(told[0]).params.free)
+                raise ObservedLevelError("; ".join([str(error), *([] if taken else free)])) from None
             typer.echo(f"trial {told[0]}: {told[1]:g}")
         else:
             _none_observed(observed)

@@ -37,7 +37,6 @@ from levers.studies.space_text import (
     read_space,
 )
 
-
 _FREE = next(setting.help for setting in SETTINGS if setting.name == "free")
 
 

@@ -244,9 +244,7 @@ class RemoteStudy(AnyStudy):
         """A run that gave no outcome; its row of the design is asked for again."""
         self._change("fail", trial=_known(trial), reason=reason)
 
-    def correct_many(
-        self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None
-    ) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
@@ -373,9 +371,7 @@ def _known(trial: Trial | int) -> int:
     return number
 
 
-def _with_observed(
-    pairs: Sequence[tuple[int, float | None]], observed: ByTrial | None
-) -> list[dict[str, Any]]:
+def _with_observed(pairs: Sequence[tuple[int, float | None]], observed: ByTrial | None) -> list[dict[str, Any]]:
     """Outcomes as they are sent, each with what levers took that its trial left alone."""
     levels = observed_levels(observed) or {}
     without = sorted(set(levels) - {trial for trial, _ in pairs})

@@ -141,9 +141,7 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     unobserved = tuple(int(keep[i]) for i in wrong)
     keep = np.delete(keep, list(wrong))
     levels = None if levels is None else np.delete(levels, list(wrong), axis=0)
-    return Accepted(
-        trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved
-    )
+    return Accepted(trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved)
 
 
 def taken_levels(space: Space, trials: Sequence[int], observed: Observed | None) -> Codes | None:
@@ -210,7 +208,8 @@ def levels_of_run(state: StudyState, trial: int) -> NDArray[np.int16]:
     """The levels of all levers in a trial, set or taken by nature; FREE where it is not known what nature took."""
     block, row = state.blocks[state.trials.block[trial]], state.trials.row[trial]
     codes = block.batch.codes if block.observed is None else block.observed
-    return state.spec.expand(codes[row : row + 1])[0]
+    found: NDArray[np.int16] = state.spec.expand(codes[row : row + 1])[0]
+    return found
 
 
 def corrected_levels(state: StudyState, trial: int, taken: NDArray[np.int16] | None) -> tuple[int, ...] | None:

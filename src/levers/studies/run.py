@@ -72,9 +72,7 @@ class AnyStudy(ABC):
         """A run that gave no outcome."""
 
     @abstractmethod
-    def correct_many(
-        self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None
-    ) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
         """Correct several outcomes at once."""
 
     @abstractmethod

@@ -106,7 +106,9 @@ def _levels(factor: str, given: object, name: str) -> list[Level]:
                 f"{factor!r} in {name} has {unknown[0]!r}, which is not known; there are levels and free"
             )
         if not isinstance(given.get("free", False), bool):
-            raise InvalidSpaceError(f"free of {factor!r} in {name} is true or false, not {given['free']!r}", field="free")
+            raise InvalidSpaceError(
+                f"free of {factor!r} in {name} is true or false, not {given['free']!r}", field="free"
+            )
         found = given.get("levels")
     if not isinstance(found, list):
         raise InvalidSpaceError(f"the levels of {factor!r} in {name} must be a list, as in\n{_EXAMPLE}")

@@ -17,7 +17,6 @@ from levers.core.space import Assignment, Codes, Factor, Space
 from levers.core.validation import check_choice, check_count, check_number
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, about, raise_together
 from levers.studies.settings import GOALS
-from levers.studies.sheets.cells import LEAVE_ALONE, reads_alone
 
 COLUMNS = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
 """Columns of sheets and tables that no factor may be called like, in any case."""
@@ -25,6 +24,8 @@ STAMP = "study"
 """The column of a sheet that says which study it is of. Studies begun before there was one may have such a factor."""
 RESERVED = (*COLUMNS, STAMP)
 """Names that a factor of a new study cannot have, in any case."""
+LEAVE_ALONE = "leave alone"
+"""What people read where a run does not set a lever."""
 MAX_FREE = 4
 """The most levers that a study may leave alone: it compares every way of leaving some of them."""
 
@@ -225,6 +226,15 @@ leave out `free`
                 f"a level of {name!r} is called {LEAVE_ALONE!r}, which says in sheets that nobody sets it; rename it",
                 field="free",
             )
+
+
+def reads_alone(cell: object) -> bool:
+    """Whether a text says that a lever is not set.
+
+    >>> reads_alone(" Leave  alone "), reads_alone("low"), reads_alone(3)
+    (True, False, False)
+    """
+    return isinstance(cell, str) and " ".join(cell.split()).casefold() == LEAVE_ALONE
 
 
 TERMS = ("tolerance", "budget", "max_runs", "aim", "noise_sd", "max_parents", "min_effect")

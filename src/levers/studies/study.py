@@ -360,9 +360,7 @@ class Study(AnyStudy):
         if flags and self.warns:
             warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
 
-    def take(
-        self, transaction: Transaction, trials: Numbers, values: Values, observed: Codes | None = None
-    ) -> None:
+    def take(self, transaction: Transaction, trials: Numbers, values: Values, observed: Codes | None = None) -> None:
         """Store outcomes that were checked, with the levels of levers that were left alone, and what follows."""
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
@@ -432,9 +430,7 @@ class Study(AnyStudy):
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
 
-    def correct_many(
-        self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None
-    ) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last.
 
         `observed` corrects the levels that levers took which were left alone; the outcome may then stay the same.

@@ -5,13 +5,16 @@ from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from numpy.typing import ArrayLike
 
 import levers
+from levers.algorithms import registry
 from levers.algorithms.base import Progress, Remark
 from levers.core.codec import serialisable
 from levers.core.space import FREE, Codes, levels_had
 
+SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3], "belt": ["A", "B"]}
 SET, WATCHED = "set", "watched"
 HIDDEN = Remark("hidden cause", "a hidden cause may act on what was left alone")
 
@@ -69,7 +72,9 @@ class Watching(levers.Algorithm):
     def tell(self, state: State, batch: levers.Batch, outcomes: ArrayLike) -> State:
         return self._with(state, batch.as_made, self.accept(batch, outcomes), batch.stage)
 
-    def absorb(self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None) -> State:
+    def absorb(
+        self, state: Any, codes: Codes, outcomes: ArrayLike, stage: str, order: ArrayLike | None = None
+    ) -> State:
         return self._with(state, codes, np.asarray(outcomes, dtype=np.float64), stage)
 
     def _with(self, state: State, codes: Codes, outcomes: ArrayLike, stage: str) -> State:
@@ -111,3 +116,40 @@ class Watching(levers.Algorithm):
             runs_by_stage=((SET, len(state.runs)),),
             provisos=(HIDDEN,) if chosen.free else (),
         )
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it known as `watching` for a test."""
+    monkeypatch.setitem(registry._OWN, Watching.name, f"{__name__}:{Watching.__name__}")
+
+
+def run(trial: levers.Trial) -> tuple[float, dict[str, levers.Level]]:
+    """A hidden fair coin: by nature the heat follows it, and the outcome is better where they agree."""
+    coin = int(np.random.default_rng([7, trial.number]).integers(2))
+    noise = float(np.random.default_rng([9, trial.number]).normal())
+    taken: dict[str, levers.Level] = dict.fromkeys(trial.params.free, ("low", "high")[coin])
+    heat = taken.get("heat", trial.params.get("heat"))
+    value = 2.0 * (heat == ("low", "high")[coin]) + 1.0 * (trial.params.get("speed") == 2) + 0.6 * noise
+    return value, taken
+
+
+def tell(study: Any, trials: list[levers.Trial]) -> None:
+    made = {trial.number: run(trial) for trial in trials}
+    observed = {number: taken for number, (_, taken) in made.items() if taken}
+    study.tell_many({number: value for number, (value, _) in made.items()}, observed=observed)
+
+
+def until_left_alone(study: Any) -> list[levers.Trial]:
+    """Rounds are told until one leaves the heat alone; its runs, all of them handed out."""
+    while True:
+        trials = study.ask(10_000)
+        assert trials, "no round left anything alone"
+        if any(trial.params.free for trial in trials):
+            return list(trials)
+        tell(study, trials)
+
+
+def to_the_end(study: Any) -> levers.Verdict:
+    while not study.is_finished:
+        tell(study, study.running() or study.ask(10_000))
+    return study.verdict()  # type: ignore[no-any-return]

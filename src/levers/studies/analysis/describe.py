@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict
-from levers.studies import events
 from levers.core.space import Assignment, Level
+from levers.studies import events
 from levers.studies.analysis.estimates import Gain
 from levers.studies.events import Event, Numbers
-from levers.studies.sheets.cells import LEAVE_ALONE, left_alone_text, level_text
+from levers.studies.sheets.cells import level_text
+from levers.studies.spec import LEAVE_ALONE
 
 BLOCK = "block"
 """The stage of algorithms that have only one. It tells people nothing, since all runs come in rounds."""
@@ -73,21 +74,6 @@ def setting_words(params: Assignment, between: str = ", ") -> str:
         for name in params.space.names
     )
     return between.join(parts)
-
-
-def run_setting(params: Assignment, observed: Assignment | None) -> dict[str, str]:
-    """What each lever was in a run: the level that was set, or that it was left alone and which level it took.
-
-    >>> from levers.core.space import FREE, Space
-    >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 2]})
-    >>> run_setting(space.assignment([FREE, 1]), space.subspace([0]).assignment([0]))
-    {'heat': 'left alone: low', 'speed': '2'}
-    """
-    taken = {} if observed is None else {name: left_alone_text(level_text(observed[name])) for name in observed}
-    return {
-        name: level_text(params[name]) if name in params else taken.get(name, LEAVE_ALONE)
-        for name in params.space.names
-    }
 
 
 def enough_words(verdict: Verdict) -> str | None:

@@ -82,9 +82,7 @@ def surprises(
     return tuple(_surprise(int(trials[i]), values, limits, i) for i in found)
 
 
-def _of_left_alone(
-    state: StudyState, trials: Numbers, values: Values, outlook: Outlook | None
-) -> tuple[Surprise, ...]:
+def _of_left_alone(state: StudyState, trials: Numbers, values: Values, outlook: Outlook | None) -> tuple[Surprise, ...]:
     """Surprises among runs that leave levers alone, by the middle and the spread of the runs before."""
     runs = (Outlook.of(state) if outlook is None else outlook).runs
     centre, half = runs.spreads(np.zeros(len(values), dtype=np.int64))

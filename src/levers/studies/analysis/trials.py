@@ -10,7 +10,8 @@ from levers.core.space import FREE
 from levers.errors import InvalidSettingError
 from levers.studies.analysis.tables import trial_outcomes
 from levers.studies.events import Numbers
-from levers.studies.sheets.cells import level_texts, reads_alone
+from levers.studies.sheets.cells import level_texts
+from levers.studies.spec import reads_alone
 from levers.studies.state import StudyState, TrialState
 
 COLUMNS = ("trial", "block", "stage", "state", "outcome", "worker", "asked_at", "told_at")

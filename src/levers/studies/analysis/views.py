@@ -158,8 +158,6 @@ def _observed(state: StudyState, number: int) -> Assignment | None:
     return space.subspace(places).assignment(levels_of_run(state, number)[places])
 
 
-
-
 def running(state: StudyState) -> Numbers:
     """The trials that are with a worker."""
     return np.flatnonzero(state.trials.state[: state.trials.n_trials] == TrialState.RUNNING)

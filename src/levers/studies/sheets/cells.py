@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from levers.core.space import FREE, Factor
 from levers.errors import InvalidSettingError, SheetError
+from levers.studies.spec import reads_alone
 
 if TYPE_CHECKING:
     import polars as pl  # takes a while to import, and what a person types is read without it
 
-LEAVE_ALONE, LEFT_ALONE = "leave alone", "left alone"
-"""What people read of a lever that a run does not set, before the run and after it."""
+LEFT_ALONE = "left alone"
+"""What people read of a lever that a run did not set; before the run it is LEAVE_ALONE."""
 MAX_LISTED = 20
 """How many wrong rows an error lists; the others are counted."""
 
@@ -44,15 +45,6 @@ class Problems:
         self.n += 1
         if len(self.listed) < MAX_LISTED:
             self.listed.append((row, reason))
-
-
-def reads_alone(cell: object) -> bool:
-    """Whether a cell says that the lever is not set.
-
-    >>> reads_alone(" Leave  alone "), reads_alone("low"), reads_alone(3)
-    (True, False, False)
-    """
-    return isinstance(cell, str) and " ".join(cell.split()).casefold() == LEAVE_ALONE
 
 
 def raise_rows(problems: Sequence[tuple[int, str]], n_problems: int | None = None) -> None:

@@ -20,9 +20,10 @@ from levers.studies.outcomes import (
     new_outcomes,
     outcome_number,
 )
-from levers.studies.sheets.cells import ALONE, LEAVE_ALONE, MAX_LISTED, listed, plain, raise_rows, shown, taken_codes
+from levers.studies.sheets.cells import ALONE, MAX_LISTED, listed, plain, raise_rows, shown, taken_codes
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.write import SheetColumns, check_writable, write_sheet
+from levers.studies.spec import LEAVE_ALONE
 from levers.studies.state import Correction, StudyState, TrialState
 
 if TYPE_CHECKING:

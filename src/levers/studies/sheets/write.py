@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.space import FREE, Space, levels_had
+from levers.core.space import Space, levels_had
 from levers.errors import SheetError, raise_together
-from levers.studies.sheets.cells import LEAVE_ALONE, left_alone_text, level_texts, neutral, shown
+from levers.studies.sheets.cells import left_alone_text, level_texts, neutral, shown
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
-from levers.studies.spec import STAMP, check_names, has_stamp
+from levers.studies.spec import LEAVE_ALONE, STAMP, check_names, has_stamp
 
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # what a cell of Excel holds
