@@ -345,7 +345,7 @@ def test_optimize_takes_what_the_function_says_of_levers_left_alone(solver: str)
 
 def test_optimize_keeps_everything_when_the_function_does_not_say() -> None:
     study = oven()
-    with pytest.raises(ObservedLevelError, match="Let the function return outcome, ..heat.: level") as error:
+    with pytest.raises(ObservedLevelError, match=r"Let the function return outcome, ..heat.: level") as error:
         study.optimize(lambda params: 3.5)
     [out] = study.running()
     assert out.params.free == ("heat",)
@@ -441,7 +441,7 @@ def test_a_sheet_corrects_what_a_lever_took_and_refuses_to_leave_alone_what_was_
     assert made.observed == (("heat", taken["heat"], SPACE["heat"][other]),)
     columns = {"trials": [0], "blocks": [1], "outcomes": [one_set.value]}
     write_sheet(path, study.space, codes=[[FREE, *one_set.params.codes[1:]]], **columns)
-    with pytest.raises(SheetError, match="was to be run at heat=.*, the sheet says leave alone"):
+    with pytest.raises(SheetError, match=r"was to be run at heat=.*, the sheet says leave alone"):
         study.tell_sheet(path)
 
 

@@ -87,7 +87,8 @@ class Watching(levers.Algorithm):
         return replace(self._with(state, codes, outcomes, "ended"), ended=True)
 
     def extend(self, state: Any, n_runs: int | None) -> State:
-        return replace(state, ended=False, more=n_runs or 3)
+        found: State = replace(state, ended=False, more=n_runs or 3)
+        return found
 
     def look_inside(self, state: Any, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None) -> State:
         return self._with(state, codes, outcomes, "look")
