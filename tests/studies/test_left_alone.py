@@ -341,6 +341,8 @@ def test_optimize_takes_what_the_function_says_of_levers_left_alone(solver: str)
     found = study.optimize(fn)
     assert found is not None
     assert found.n_runs == study.status().n_complete
+    again = levers.optimize(fn, SPACE, free=["heat"], tolerance=0.9, noise_sd=1.2, algorithm=solver, seed=1)
+    assert again.n_runs == found.n_runs
 
 
 def test_optimize_keeps_everything_when_the_function_does_not_say() -> None:
