@@ -404,7 +404,7 @@ def test_a_run_sheet_says_leave_alone_and_takes_what_was_written_over_it(tmp_pat
     had = [[SPACE["heat"].index(taken["heat"]), *codes[1:]] if taken else codes
            for codes, (_, taken) in zip(asked, made, strict=True)]  # fmt: skip
     write_sheet(path, study.space, trials=numbers, blocks=[2] * len(numbers), codes=had)
-    with pytest.raises(SheetError, match="is filled in"):
+    with pytest.raises(SheetError, match="has levels in it that levers took"):
         study.open_sheet(path)
     assert study.tell_sheet(path).n_empty == len(trials)
     # both

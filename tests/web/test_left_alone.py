@@ -36,7 +36,7 @@ def test_the_service_asks_and_takes_what_levers_took(client: TestClient, study: 
     value, taken = run(left)
     for observed, says in ((None, "left 'heat' alone"), ({"heat": "mid"}, "is not a level of factor 'heat'")):
         refused = client.post(f"{API}/tell", json={"trial": left.number, "value": value, "observed": observed})
-        assert refused.status_code == 422
+        assert refused.status_code == 409
         assert refused.json()["error"]["kind"] == "ObservedLevelError"
         assert says in refused.json()["error"]["message"]
     body = {"outcomes": [{"trial": left.number, "value": value, "observed": taken}]}

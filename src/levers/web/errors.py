@@ -12,7 +12,6 @@ from levers.errors import (
     LeversError,
     NoSuchStudyError,
     NoSuchTrialError,
-    ObservedLevelError,
     SheetError,
     StorageError,
     StudyError,
@@ -23,7 +22,7 @@ from levers.studies.settings import SETTINGS
 
 _STATUS = {
     404: (NoSuchStudyError, NoSuchTrialError),
-    422: (InvalidNameError, ObservedLevelError),
+    422: (InvalidNameError,),
     409: (StudyError, TrialError),
     503: (StorageError,),
 }

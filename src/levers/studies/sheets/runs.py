@@ -105,7 +105,7 @@ def _check_overwritable(study: "Study", path: Path) -> None:
     """Refuse to lose what somebody typed, and files that are something else."""
     foreign = SheetError(f"{path} is there already and is no run sheet of this study; choose another file")
     first = shlex.join(["levers", "tell", study.name, "--sheet", str(path)])
-    filled_in = SheetError(f"{path} is filled in, at least in part; `{first}` first, or choose another file")
+    filled_in = SheetError(f"{path} has outcomes in it; `{first}` first, or choose another file")
     try:
         sheet = read_sheet(path, study.spec.space)
     except SheetError as error:
@@ -114,8 +114,11 @@ def _check_overwritable(study: "Study", path: Path) -> None:
         raise foreign
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     typed = zip(sheet.trials[sheet.filled].tolist(), sheet.outcomes[sheet.filled].tolist(), strict=True)
-    if any(study.trial(number).value != value for number, value in typed) or _says_taken(study.state, sheet):
+    if any(study.trial(number).value != value for number, value in typed):
         raise filled_in
+    if _says_taken(study.state, sheet):
+        what = "levels in it that levers took, and no outcome beside them"
+        raise SheetError(f"{path} has {what}; fill it in, and `{first}`, or choose another file")
 
 
 def _says_taken(state: StudyState, sheet: Sheet) -> bool:
