@@ -83,7 +83,7 @@ def test_size_of_the_full_factorial_is_exact() -> None:
     assert Space.sized([6] * 100).n_assignments == 6**100
 
 
-def test_an_assignment_may_leave_factors_to_nature():
+def test_an_assignment_may_leave_factors_to_nature() -> None:
     space = Space.of({"heat": ["low", "high"], "speed": [1, 2, 3]})
     one = space.assignment([FREE, 2])
     assert (dict(one), one.free, len(one)) == ({"speed": 3}, ("heat",), 1)

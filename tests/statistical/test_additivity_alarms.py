@@ -16,7 +16,7 @@ from levers.studies.study import Study
 from levers.worlds.outcome import AdditiveOutcome, Interaction, Noise, Outcome
 from levers.worlds.random import random_world
 
-N_STUDIES = 120
+N_STUDIES = 80
 
 
 def studied(

@@ -22,7 +22,7 @@ def counted(name: str, n: int) -> list[Outcome]:
 
 def test_honest_studies_are_hardly_ever_doubted() -> None:
     names = ["honest, noise stated", "honest, noise unknown", "honest, max_parents", "honest, min_effect"]
-    found = [one for name in names for one in counted(name, 75)]
+    found = [one for name in names for one in counted(name, 50)]
     assert sum(one.ever for one in found) <= binom.ppf(0.999, len(found), sum(SHARES.values()))
 
 

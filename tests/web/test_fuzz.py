@@ -1,7 +1,7 @@
 """Schemathesis against the service's own document: every operation, wrong and right input, and chains of requests.
 
 It runs as a program of its own, over loopback, because it needs no filter for its warnings there. Always the same
-requests; LEVERS_FUZZ_EXAMPLES (6 if not set) says how many of each kind, so more of them find more.
+requests; LEVERS_FUZZ_EXAMPLES (4 if not set) says how many of each kind, so more of them find more.
 """
 
 import os
@@ -83,7 +83,7 @@ def test_the_service_keeps_to_its_document(serve: Serve, database: str, tmp_path
                 f"{url}/api/v1/openapi.json",
                 "--include-path-regex=^(/api/v1|/health$|/metrics$)",
                 "--generation-deterministic",
-                f"--max-examples={os.environ.get('LEVERS_FUZZ_EXAMPLES', '6')}",
+                f"--max-examples={os.environ.get('LEVERS_FUZZ_EXAMPLES', '4')}",
                 "--continue-on-failure",
                 "--request-timeout=20",
             ],

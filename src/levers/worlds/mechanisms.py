@@ -1,7 +1,7 @@
-"""How a factor takes its level when nobody sets it: tables of conditional probabilities, or a computed rule."""
+"""How a factor or a hidden variable takes its level when nobody sets it: tables of probabilities, or a function."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from levers.core.space import Codes
 from levers.errors import InvalidWorldError
+from levers.worlds.potentials import Potential, check_size, configurations
 
 MAX_CELLS = 20_000_000
 """The most cells of one conditional probability table (160 MB)."""
 
 
 class Mechanism(Protocol):
-    """The natural behaviour of one factor."""
+    """The natural behaviour of one factor or hidden variable."""
 
     @property
     def parents(self) -> tuple[int, ...]:
-        """Positions of the factors that it reads."""
+        """Positions of the variables that it reads: factors first, then hidden ones, as in the world."""
 
     @property
     def reads_outcome(self) -> bool:
@@ -59,6 +60,10 @@ class Table:
             )
         if (self.cells < 0).any() or not np.allclose(self.cells.sum(axis=1), 1.0):
             raise InvalidWorldError("every row of a probability table must be non-negative and sum to 1")
+
+    @property
+    def n_levels(self) -> int:
+        return int(self.cells.shape[1])
 
     @property
     def reads_outcome(self) -> bool:
@@ -157,6 +162,93 @@ class Computed:
         """All weight on the rule's level."""
         levels = self.rule(rows, np.zeros(len(rows))).astype(np.int64)
         return np.eye(self.n_levels)[levels]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A factor that is a function of its parents, the outcome and randomness: it can be sampled, and no more.
+
+    >>> late = Drawn(3, lambda rows, y, rng: rng.integers(0, 3, len(rows)))
+    >>> late.sample(np.zeros((4, 1), dtype=np.int16), None, np.random.default_rng(0)).tolist()
+    [2, 1, 1, 0]
+    """
+
+    n_levels: int
+    rule: Callable[[Codes, NDArray[np.float64], np.random.Generator], NDArray[Any]] = field(repr=False)
+    parents: tuple[int, ...] = ()
+    reads_outcome: bool = False
+
+    def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
+        known = np.zeros(len(rows)) if outcomes is None else outcomes
+        return np.asarray(self.rule(rows, known, rng), dtype=np.int16)
+
+    def probabilities(self, rows: Codes) -> NDArray[np.float64]:
+        raise InvalidWorldError(
+            "the level is drawn with randomness of its own, so no exact sum over it is possible; set it, let its "
+            "function return probabilities, or sample: estimate_mean_under"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StateTable:
+    """A table whose last parent is the outcome's state, which has one of a few values (as in a Bayesian network).
+
+    >>> alarm = StateTable(Table(np.array([[1.0, 0.0], [0.1, 0.9]]), bins=(0, 1)), values=(-5.0, 20.0))
+    >>> alarm.sample(np.zeros((2, 1), dtype=np.int16), np.array([-5.0, 20.0]), np.random.default_rng(0)).tolist()
+    [0, 1]
+    """
+
+    table: Table
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.table.bins != (0, len(self.values) - 1) or len(set(self.values)) < len(self.values):
+            raise InvalidWorldError(
+                f"an effect of the outcome tells its states apart by their values, which must differ: {self.values}"
+            )
+
+    @property
+    def n_levels(self) -> int:
+        return self.table.n_levels
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        return self.table.parents
+
+    @property
+    def reads_outcome(self) -> bool:
+        return True
+
+    def sample(self, rows: Codes, outcomes: NDArray[np.float64] | None, rng: np.random.Generator) -> Codes:
+        assert outcomes is not None  # the world samples the outcome before its effects
+        states = np.abs(outcomes[:, None] - np.asarray(self.values)).argmin(axis=1)
+        return self.table.sample(rows, states.astype(np.float64), rng)
+
+    def probabilities(self, rows: Codes) -> NDArray[np.float64]:
+        return self.table.probabilities(rows)
+
+
+def conditional(mechanism: Mechanism, position: int, sizes: Sequence[int], fixed: Mapping[int, int]) -> Potential:
+    """p(level | parents) as a table over the parents that are not fixed and the variable's own position.
+
+    >>> copy = Table(np.array([[0.9, 0.1], [0.2, 0.8]]), parents=(0,), sizes=(2,))
+    >>> conditional(copy, 1, [2, 2], fixed={0: 1})
+    Potential(scope=(1,), values=array([0.2, 0.8]))
+    """
+    if isinstance(mechanism, RandomTable):
+        mechanism = mechanism.table
+    if isinstance(mechanism, Table):
+        cells = mechanism.cells.reshape(*mechanism.sizes, mechanism.n_levels)
+        return Potential.of((*mechanism.parents, position), cells).at(fixed)
+    free = [k for k in mechanism.parents if k not in fixed]
+    check_size(math.prod(sizes[k] for k in free) * sizes[position])
+    inside = configurations([sizes[k] for k in free])
+    rows = np.zeros((len(inside), len(sizes)), dtype=np.int16)
+    rows[:, free] = inside
+    for k, level in fixed.items():
+        rows[:, k] = level
+    cells = mechanism.probabilities(rows).reshape(*(sizes[k] for k in free), sizes[position])
+    return Potential.of((*free, position), cells)
 
 
 def table_rows(sizes: Sequence[int], bins: tuple[int, int] | None) -> int:

@@ -1,4 +1,4 @@
-"""Worlds with a name: those that a usual analysis gets wrong, the exponentially hard one, the demo's factory line."""
+"""Worlds with a name: those that a usual analysis gets wrong, the exponentially hard one, hidden causes, the demo."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.space import Codes, Space
+from levers.core.validation import check_count, check_positive
 from levers.errors import InvalidSettingError
 from levers.worlds.mechanisms import Computed, Mechanism, Table
-from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise
-from levers.worlds.scm import World
+from levers.worlds.outcome import AdditiveOutcome, NeedleOutcome, Noise, TableOutcome
+from levers.worlds.scm import Hidden, World
 
 _STEPS = (0.0, 1.0, 2.0)  # effects of the small worlds' parents
 _LINE: dict[str, tuple[tuple[str | float, ...], tuple[float, ...] | None]] = {
@@ -111,3 +112,40 @@ def factory_line() -> World:
 
     mechanisms[names.index("inspection")] = Computed(2, tightened, reads_outcome=True)
     return World(space, mechanisms, AdditiveOutcome(effects, Noise(1.0)))
+
+
+def coin_world(n_others: int = 3, scale: float = 1.0, noise_sd: float = 1.0) -> World:
+    """A hidden fair coin, a factor X that follows it by nature, and an outcome that gains `scale` when they agree.
+
+    Watched, they always agree; set, X agrees with the coin half of the time, whatever its level: leaving X alone is
+    better than any setting by scale / 2. The other factors, X1 and so on, have effects 0, scale / 2 and scale.
+
+    >>> from levers.worlds.scm import best_mean, mean_under
+    >>> best_mean(coin_world()), mean_under(coin_world(), {"X": "heads", "X1": 3, "X2": 3, "X3": 3})
+    (4.0, 3.5)
+    """
+    check_count("n_others", n_others, 0)
+    check_positive("scale", scale)
+    space = Space.of({"X": ("heads", "tails"), **{f"X{k + 1}": (1, 2, 3) for k in range(n_others)}})
+    coin = n_others + 1  # hidden variables stand after the factors
+    follows = Table(np.eye(2), parents=(coin,), sizes=(2,))
+    tables: dict[tuple[int, ...], NDArray[np.float64]] = {(0, coin): scale * np.eye(2)}
+    tables |= {(k,): scale * np.array([0.0, 0.5, 1.0]) for k in range(1, n_others + 1)}
+    mechanisms = [follows, *(even_table(3) for _ in range(n_others))]
+    return World(space, mechanisms, TableOutcome(tables, Noise(noise_sd)), [Hidden("coin", 2, even_table(2))])
+
+
+def shared_cause_world(noise_sd: float = 1.0) -> World:
+    """A hidden season drives heat and moisture, both with additive effects: confounding that does no harm.
+
+    No hidden cause is shared with the outcome, so setting every factor is never worse than leaving some alone
+    (Fact 1), though watching shows heat and moisture together only.
+
+    >>> from levers.worlds.scm import best_assignment
+    >>> dict(best_assignment(shared_cause_world()))
+    {'heat': 'high', 'moisture': 'dry', 'shift': 'day'}
+    """
+    space = Space.of({"heat": ("low", "high"), "moisture": ("dry", "wet"), "shift": ("day", "night")})
+    follows = Table(np.array([[0.9, 0.1], [0.2, 0.8]]), parents=(3,), sizes=(2,))
+    outcome = AdditiveOutcome({0: (0.0, 1.0), 1: (0.8, 0.0)}, Noise(noise_sd))
+    return World(space, [follows, follows, even_table(2)], outcome, [Hidden("season", 2, even_table(2))])

@@ -11,6 +11,10 @@ POOLED_RULES, SPARSE_RULES = 3, 4
 """The same of studies whose answer comes from all their runs, and of those that find few parents among many factors."""
 DAY_RULES = 5
 """Pooled studies whose rounds are divided into days, or parts, with constants of their own."""
+SUBSET_RULES = 6
+"""Studies that may leave levers alone: a pooled study in which all are set, and a comparison of what to leave alone."""
+COMPARING = "comparing"
+"""The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
 WHOLE_BLOCK = 2**40
 """A batch size for studies: they hand out runs one by one, so a block may as well be planned at once."""
@@ -61,6 +65,14 @@ RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in bl
 EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by
 POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by
 NOISE_MARGIN = 5.0  # an estimated variance is taken to be larger by exp(this / degrees of freedom)
+
+# studies that may leave levers alone
+MOST_FREE = 4  # levers that may be: all their subsets are compared
+SUBSET_SPREAD, SUBSET_SCALE = 0.3, 30.0  # what the standard error of a subset's mean is planned to be: .3 tolerances,
+# and less for studies whose squared scale is larger than this one, as its fourth root
+SUBSET_SHARE = 0.3  # of a budget, or of the most runs, for the comparison
+RUNS_A_SUBSET = 4  # of these for each subset, at least
+HIDDEN_ERROR = 0.01  # how often a study without hidden causes says that there is one, at most
 
 # whether to have a look, and whether to screen on
 LOOK_PAYS = 0.7  # a planned look must be shorter than this share of a design that settles everything

@@ -14,6 +14,8 @@ from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES, POOLED_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
+from levers.algorithms.cfs.subsets.solver import Subsets
+from levers.algorithms.cfs.subsets.state import SubsetState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.model.choices import Parts
@@ -42,6 +44,7 @@ class Cfs(Algorithm):
     a tolerance ends a study with what it has by then. `block_size` runs are made together, on a day or a sheet: rounds
     are whole days, and each day is balanced and has a constant of its own. The `baseline`, the setting in place today,
     is run every day and wins ties. Rules that select on fresh runs, or find few parents, do without days and baseline.
+    Levers whose positions are in `free` may be left to nature, where that turns out to be better than setting them.
 
     >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -67,6 +70,7 @@ class Cfs(Algorithm):
     max_runs: int | None = None
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
+    free: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -77,6 +81,12 @@ class Cfs(Algorithm):
             raise InvalidSettingError("the aim 'best' spends a budget; give one, without a tolerance", field="aim")
         if self.min_effect is not None:
             check_scale("min_effect", self.min_effect)
+        if self.free and not (self.pools and not self.is_sparse):
+            raise InvalidSettingError(
+                "levers can be left alone in studies that choose by all their runs: without min_effect, a complete "
+                "proof, sub-Gaussian noise, or very many levels",
+                field="free",
+            )
         _ = self._new  # which checks the rest
 
     @classmethod
@@ -127,6 +137,11 @@ class Cfs(Algorithm):
         assert self.max_parents is not None  # see is_sparse
         return Sparse(self.problem, self.max_parents, self.batch_size, self.most_cells, self.max_runs)
 
+    @cached_property
+    def subsets(self) -> Subsets:
+        """The rules that may leave levers alone."""
+        return Subsets(self.problem, self.free, self.pooled)
+
     @property
     def is_sparse(self) -> bool:
         """Whether a new study looks for few parents among very many factors, in fewer runs than parameters."""
@@ -149,8 +164,10 @@ class Cfs(Algorithm):
         return self._is_simple and sum(self.space.n_levels) <= settings.MOST_POOLED_LEVELS
 
     @property
-    def _new(self) -> TwoStage | Pooled | Sparse:
+    def _new(self) -> TwoStage | Pooled | Sparse | Subsets:
         """The rules of a new study."""
+        if self.free:
+            return self.subsets
         return self.sparse if self.is_sparse else self.pooled if self.pools else self.two_stage
 
     def start(self) -> Any:
@@ -161,8 +178,10 @@ class Cfs(Algorithm):
         """The next runs of the block whose design has this seed."""
         return self._rules(state).batch(state, seed)
 
-    def _rules(self, state: Any) -> TwoStage | Pooled | Sparse:
+    def _rules(self, state: Any) -> TwoStage | Pooled | Sparse | Subsets:
         """The rules that a state was begun under: a study keeps to them."""
+        if isinstance(state, SubsetState):
+            return self.subsets
         if isinstance(state, SparseState):
             return self.sparse
         if isinstance(state, PooledState):
@@ -221,7 +240,7 @@ class Cfs(Algorithm):
 
     def _said(self, state: Any, found: Verdict) -> Verdict:
         """The verdict, which says so where its rules know of no days and run no baseline, though both were given."""
-        if self.block_size is None or isinstance(state, PooledState):
+        if self.block_size is None or isinstance(state, PooledState | SubsetState):
             return found
         return replace(found, provisos=(*found.provisos, DAYS_UNKNOWN))
 

@@ -14,14 +14,25 @@ from levers.core.model.evidence import Evidence, level_mask
 
 Stakes = list[tuple[int, float]]
 """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
+Elsewhere = tuple[tuple[int, float], ...]
+"""Stakes of choices that are made on other runs, and count towards the same tolerance."""
+
+
+_MOST_ELSEWHERE = 0.95  # the largest share of the risk that other runs may take
 
 
 @dataclass(frozen=True)
 class PooledCertificate:
-    """The certificate of the leaders of all runs, of which `max_parents` factors can lose something."""
+    """The certificate of the leaders of all runs, of which `max_parents` factors can lose something.
+
+    `elsewhere` is what other runs may lose, and `unequal` what standard errors are multiplied with because outcomes
+    vary more at some levels than at others.
+    """
 
     choices: Choices
     max_parents: int | None
+    elsewhere: Elsewhere = ()
+    unequal: float = 1.0
 
     def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0) -> Stakes:
         """What may still be lost.
@@ -41,14 +52,14 @@ class PooledCertificate:
         others: Stakes = []
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
             known = float(least[k]) + more / (2 * m * lost)
-            error = wider * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
+            error = self.unequal * wider * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
             (found if k in state.parents else others).append((m, error))
         if self.max_parents is None:
-            return found + others
+            return [*found, *others, *self.elsewhere]
         spare = max(self.max_parents - len(state.parents), 0)
         most = sorted((m for m, _ in others), reverse=True)[:spare]
         widest = sorted((error for _, error in others), reverse=True)[:spare]
-        return found + list(zip(most, widest, strict=True))
+        return [*found, *zip(most, widest, strict=True), *self.elsewhere]
 
     def _wider(self, state: PooledState) -> float:
         """What standard errors are multiplied with where so few runs couple factors closely   (docs/theory/pooled.md).
@@ -63,25 +74,35 @@ class PooledCertificate:
         if state.noise_sd is None:
             return None
         stakes = self.stakes(state, evidence)
-        upper = math.inf if state.upper_loss is None else state.upper_loss
+        upper = math.inf if state.upper_loss is None else state.upper_loss + self.lost_elsewhere(risk)
         if all(math.isfinite(error) for _, error in stakes):
             upper = min(upper, stakes_tolerance(stakes, risk))
         return upper if math.isfinite(upper) else None
 
+    def lost_elsewhere(self, risk: float) -> float:
+        """What choices on other runs lose at most, by their own certificate."""
+        if any(not math.isfinite(error) for _, error in self.elsewhere):
+            return math.inf
+        return stakes_tolerance(self.elsewhere, risk)
+
     def runs_needed(
         self, state: PooledState, evidence: Evidence, tolerance: float, risk: float, following: float
     ) -> float:
-        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now.
+        """Runs still needed if nothing more is dropped: 0 when what is in play is certified now, infinite where what
+        other runs may lose leaves no room.
 
         A rough count comes first, from the usual scale of a certificate; the certificate itself is computed only when
         that says that the end is near: within two rounds of `following` runs.
         """
         stakes = self.stakes(state, evidence)
         rough = self.rough_runs(state, stakes, tolerance, risk)
-        if not all(math.isfinite(error) for _, error in stakes) or rough > 2 * following:
+        far = rough > 2 * following and not self.elsewhere  # the usual scale knows nothing of other runs
+        if not all(math.isfinite(error) for _, error in stakes) or far:
             return max(rough, 2 * following)
         if stakes_bound(stakes, tolerance) <= risk:
             return 0.0
+        if stakes_bound(self.elsewhere, tolerance) > _MOST_ELSEWHERE * risk:
+            return math.inf
         return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk)
 
     def _secant(self, state: PooledState, evidence: Evidence, guess: float, tolerance: float, risk: float) -> float:

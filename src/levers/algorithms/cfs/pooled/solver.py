@@ -26,7 +26,7 @@ from levers.algorithms.base import (
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
-from levers.algorithms.cfs.pooled.certificate import PooledCertificate, Stakes
+from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
@@ -59,6 +59,8 @@ from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismat
 
 _LATER_OPTIONS = ("max_runs", "block_size", "baseline")
 """Options that verdicts of earlier versions do not name."""
+_PART_OPTIONS = ("rules", "elsewhere", "unequal")
+"""Those that follow from the study that these runs are a part of."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Pooled(Algorithm):
     study that has not certified its tolerance by then ends with what it has. `block_size` runs are made together, on a
     day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. At the
     `baseline`, the setting in place today, a run is made every day; where nothing is better, its level is chosen.
-    `rules` are those of the version that began the study.
+    `rules` are those of the version that began the study. Where these runs are a part of a study, `elsewhere` are the
+    stakes of its other part, and `unequal` is what standard errors are multiplied with where levels differ in spread.
 
     >>> from levers import Problem, Space
     >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -93,6 +96,8 @@ class Pooled(Algorithm):
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
     rules: int = DAY_RULES
+    elsewhere: Elsewhere = ()
+    unequal: float = 1.0
 
     def __post_init__(self) -> None:
         self.check_max_parents(self.max_parents)
@@ -163,7 +168,7 @@ class Pooled(Algorithm):
     @cached_property
     def certificate(self) -> PooledCertificate:
         """What runs certify."""
-        return PooledCertificate(self.choices, self.max_parents)
+        return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal)
 
     def stakes(self, state: PooledState, evidence: Evidence) -> Stakes:
         """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
@@ -176,7 +181,8 @@ class Pooled(Algorithm):
 
     def confidence(self, state: PooledState) -> Confidence:
         """What the radii are made of at this point of the study."""
-        noise_bound = math.inf if state.noise_bound is None else state.noise_bound  # too few residuals to bound it
+        # too few residuals to bound it
+        noise_bound = math.inf if state.noise_bound is None else self.unequal * state.noise_bound
         assert state.rho is not None  # set by the first block
         every_pair = self.max_parents is not None and self.max_parents < self.space.n_factors
         error = decisions.pair_error(self.shares.screening or self.failure_prob, self.n_levels, every_pair)
@@ -496,13 +502,15 @@ class Pooled(Algorithm):
             if left <= 0 or now.upper_loss <= 0:
                 return self._ended(state, evidence)
             return replace(state, target=plan.part_of(following, left, settings.NEARLY_ALL))
-        if now.upper_loss <= self.tolerance:
+        if now.upper_loss + self.certificate.lost_elsewhere(self.risk(state)) <= self.tolerance:
             return self._ended(state, evidence)
         more = self.certificate.runs_needed(state, evidence, self.tolerance, self.risk(state), float(following))
         if more <= 0:
             ended = self._ended(state, evidence)  # its tolerance may be rounded up beyond the one that was accepted
             return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
         if (left is not None and left <= 0) or state.n_runs * self.space.n_factors >= self.most_cells:
+            return self._ended(state, evidence)
+        if math.isinf(more):  # no runs of this part are enough
             return self._ended(state, evidence)
         if self.baseline is not None:
             more *= 1 + 1 / self.rounds.baseline_every  # runs that hardly tell levels in play apart
@@ -586,7 +594,7 @@ class Pooled(Algorithm):
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
-        unset = {"rules", *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
+        unset = {*_PART_OPTIONS, *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
         named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
         options = tuple((name, getattr(self, name)) for name in named)
         found = pooled_verdict(
