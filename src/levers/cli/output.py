@@ -101,6 +101,7 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
             if i in shown and span is not None:
                 shown[i] += f" ({_loss(span[0])} to {_loss(span[1])})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
+        others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
         matters = "yes" if factor.name in found else not_shown(p_value)
         if verdict.parents is None:  # it was not looked for

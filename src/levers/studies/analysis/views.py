@@ -188,9 +188,16 @@ def status(name: str, state: StudyState) -> Status:
         updated_at=state.updated_at,
         note=None if state.doubts else _advice(state, to_go.likely),
         n_excluded=len(state.exclusions),
-        n_checked=state.checked_runs[-1] if state.checked_runs else 0,
+        n_checked=_n_checked(state),
         doubts=doubts(state),
     )
+
+
+def _n_checked(state: StudyState) -> int:
+    """Runs that were checked at the last look: those that left a lever alone are none of them."""
+    if not state.checked_runs:
+        return 0
+    return state.checked_runs[-1] - sum(len(b.told_order) - len(b.set_order) for b in state.counted if b.role != OPEN)
 
 
 def standing(state: StudyState) -> str:
@@ -243,12 +250,8 @@ def verdict(state: StudyState) -> Verdict | None:
         p_values = _by_lever(state, estimates.part_tests())
         return replace(_in_outer_space(found, state.spec), p_values=p_values)
     chosen = enumerate(found.assignment.codes)
-    spans = [
-        tuple(estimates.usual(k, j, _losses(found, estimates, k, j)))
-        if j != FREE
-        else (None,) * state.spec.inner.n_levels[k]  # losses are against a level, and none was chosen
-        for k, j in chosen
-    ]
+    against = [(k, _compared_with(found, estimates, k) if j == FREE else j) for k, j in chosen]
+    spans = [tuple(estimates.usual(k, j, _losses(found, estimates, k, j))) for k, j in against]
     p_values = tuple(test and test.p_value for test in estimates.part_tests())
     return replace(found, p_values=p_values, usual_intervals=tuple(spans))
 
@@ -277,8 +280,7 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.checked_runs and not state.doubts:
-        n_runs = state.checked_runs[-1] + sum(len(past.values) for past in state.past[: state.n_past_used])
-        n_runs -= sum(len(b.told_order) - len(b.set_order) for b in state.counted if b.role != OPEN)
+        n_runs = _n_checked(state) + sum(len(past.values) for past in state.past[: state.n_past_used])
         runs = several(n_runs, "run was", "runs were")
         text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
         if n_runs <= state.choices.n_parameters + 1:
@@ -359,7 +361,7 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
     for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
         alone = leader == FREE  # then levels are compared with the best of them, and none of them is chosen
-        leader = estimates.leaders[k] if alone and estimates.leaders else max(leader, 0)
+        leader = _compared_with(found, estimates, k) if alone else leader
         losses = _losses(found, estimates, k, leader) or [None] * factor.n_levels
         counts = estimates.counts(k) or [0] * factor.n_levels
         spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
@@ -371,6 +373,13 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
             row = EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j)))
             rows.append(replace(row, usual_low=usual_low, usual_high=usual_high, p_value=test and test.p_value))
     return rows
+
+
+def _compared_with(found: Verdict | None, estimates: Estimates, k: int) -> int:
+    """The level that those of a lever which is left alone are compared with: the one that is best among them."""
+    losses = found.effects[k] if found is not None and found.effects else ()
+    best = estimates.leaders[k] if estimates.leaders else 0
+    return next((j for j, loss in enumerate(losses) if loss == 0), best)
 
 
 def _losses(found: Verdict | None, estimates: Estimates, k: int, leader: int) -> list[float | None]:
@@ -448,9 +457,11 @@ def evidence(state: StudyState, estimates: Estimates | None = None) -> list[Fact
     shown = () if found is None or found.parents is None else found.parents
     rows = []
     for k, factor in enumerate(spec.inner.factors):
+        leader = found.assignment.codes[k] if found is not None else FREE
+        leader = _compared_with(found, estimates, k) if leader == FREE else leader
         best = (
-            _proof(found.assignment.codes[k], found.effects[k], found.intervals[k])
-            if found is not None and proven and found.assignment.codes[k] != FREE
+            _proof(leader, found.effects[k], found.intervals[k])
+            if found is not None and proven
             else _description(estimates, k)
         )
         test = estimates.test(k)
