@@ -5,6 +5,8 @@ what nature knows. The study finds that out, and says that something hidden is a
 drives two levers but not the outcome. That does no harm: setting them is best, as the paper proves.
 """
 
+from functools import partial
+
 import numpy as np
 
 import levers
@@ -24,7 +26,7 @@ def main() -> None:
     for name, world in (("lever and outcome", coin_world(2, scale=2.0)), ("two levers", shared_cause_world())):
         rng = np.random.default_rng(1)
         study = levers.create_study(name, world.space, tolerance=0.5, free=[world.space.names[0]], seed=1)
-        study.optimize(lambda setting, world=world, rng=rng: run(world, setting, rng))
+        study.optimize(partial(run, world, rng=rng))
         verdict = study.verdict()
         print(f"Something hidden drives {name}: {study.status().n_complete} runs")
         print(f"  set {dict(verdict.assignment)}, leave alone: {', '.join(verdict.assignment.free) or 'nothing'}")

@@ -95,6 +95,10 @@ class NoSuchTrialError(TrialError):
     """There is no trial of that number."""
 
 
+class ObservedLevelError(TrialError):
+    """A run left levers alone, and which level each took was not told, or cannot be. Nothing was stored."""
+
+
 class SurprisingOutcomesError(TrialError):
     """Outcomes are far from what the study's runs lead one to expect, and nobody has insisted. Nothing was stored.
 

@@ -18,8 +18,8 @@ from levers.web.api.schemas import NewStudy, PlanFor, StudyShape
 from levers.web.app import make_app
 from levers.web.service import Service
 
-SPELLED = {"forbidden": "forbid", "merged": "merge"}
-"""Options of the command line that are given once for each combination or group."""
+SPELLED = {"forbidden": "forbid", "merged": "merge", "free": "free"}
+"""Options of the command line that are given once for each combination, group or lever."""
 
 
 @pytest.mark.parametrize(

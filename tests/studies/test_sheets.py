@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import levers
-from levers.core.space import FREE, Factor, Level, Space
+from levers.core.space import FREE, Factor, Level, Space, with_taken
 from levers.errors import SheetError
-from levers.studies.sheets.cells import MAX_LISTED, raise_rows
+from levers.studies.sheets.cells import ALONE, MAX_LISTED, raise_rows, taken_codes
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import write_runs
 from levers.studies.sheets.write import sheet_text, write_sheet
@@ -81,8 +81,12 @@ def test_a_sheet_without_rows_and_one_with_free_levels(tmp_path: Path, kind: str
     write_sheet(path, SPACE, trials=[], blocks=[], codes=[], outcomes=None)
     assert read_sheet(path, SPACE).n_rows == 0
     write_sheet(path, SPACE, trials=[1], blocks=[0], codes=[[FREE, 0, 0]], outcomes=[1.0])
-    with pytest.raises(SheetError, match="row 2: factor 'heat' is empty"):
-        read_sheet(path, SPACE)
+    assert read_sheet(path, SPACE).codes.tolist() == [[ALONE, 0, 0]]
+    with pytest.raises(SheetError, match="row 2: factor 'heat' was left alone; past runs must have been set"):
+        read_sheet(path, SPACE, need_trials=False)
+    codes = with_taken([[FREE, 0, 0]], [[1, 0, 0]])
+    write_sheet(path, SPACE, trials=[1], blocks=[0], codes=codes, outcomes=[1.0])
+    assert taken_codes(read_sheet(path, SPACE).codes).tolist() == [[1, 0, 0]]
 
 
 HOSTILE = st.text(

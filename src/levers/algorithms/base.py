@@ -175,8 +175,11 @@ class Verdict:
 
     @property
     def on_parents(self) -> dict[str, Level]:
-        """The intervention restricted to the factors found to matter (second half of the paper's parent theorem)."""
-        return {name: self.assignment[name] for name in self.parents or ()}
+        """The intervention restricted to the factors found to matter (second half of the paper's parent theorem).
+
+        One of them that is left to nature is not set here either.
+        """
+        return {name: self.assignment[name] for name in self.parents or () if name in self.assignment}
 
     @property
     def p_values_by_lever(self) -> dict[str, float | None]:

@@ -97,7 +97,7 @@ def with_settings(face: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         made = {}
         for setting in settings_of(face):
-            if setting.kind not in ("combinations", "groups"):  # which the command line spells in its own way
+            if setting.kind not in ("combinations", "groups", "names"):  # which the command line spells in its own way
                 default = setting.default
                 kind = setting.type if default is not None else setting.type | None
                 names = (f"--{setting.name.replace('_', '-')}", *setting.flags)

@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from levers.algorithms.base import Verdict
+from levers.core.space import FREE
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
 from levers.studies.sheets.cells import level_text
+from levers.studies.spec import LEAVE_ALONE
 
 _GAP = 3  # between two columns of a table
 
@@ -99,11 +101,13 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
             if i in shown and span is not None:
                 shown[i] += f" ({_loss(span[0])} to {_loss(span[1])})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
+        others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
         matters = "yes" if factor.name in found else not_shown(p_value)
         if verdict.parents is None:  # it was not looked for
             matters = "not looked for" if p_value is None else f"not looked for ({chance(p_value)})"
-        table.add_row(*map(Text, (factor.name, level_text(factor.levels[chosen]), matters, others)))
+        level = LEAVE_ALONE if chosen == FREE else level_text(factor.levels[chosen])
+        table.add_row(*map(Text, (factor.name, level, matters, others)))
     out.print(table)
     if any_negative and (why := why_below_zero(verdict)):
         out.print(f"{why[0].upper()}{why[1:]}: so a small negative loss can appear.\n")

@@ -1,7 +1,6 @@
 """`levers status`, `effects`, `forecast`, `verdict`, `plot`, `trials`, `export`, `log`: what a study says."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +9,20 @@ import typer
 from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
-from levers.core.space import Level
 from levers.errors import NotFinishedError
-from levers.studies.analysis.describe import BLOCK, gain_words, promise, several, when
+from levers.studies.analysis.describe import (
+    BLOCK,
+    enough_words,
+    gain_words,
+    on_parents,
+    promise,
+    setting_words,
+    several,
+    when,
+)
 from levers.studies.analysis.views import EffectRow
-from levers.studies.sheets.cells import level_text
+from levers.studies.sheets.cells import left_alone_text, level_text
+from levers.studies.spec import LEAVE_ALONE
 
 if TYPE_CHECKING:
     import polars
@@ -35,7 +43,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     study = at.study
     found, best = study.status(), study.best()
     if output is Format.json:
-        leading = None if best is None else {**dataclasses.asdict(best), "params": dict(best.params)}
+        own = None if best is None else {"params": dict(best.params), "free": list(best.params.free)}
+        leading = None if best is None or own is None else {**dataclasses.asdict(best), **own}
         say_json({**dataclasses.asdict(found), "best": leading})
         return
     if output is Format.csv:
@@ -60,7 +69,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     if found.note is not None:
         typer.echo(f"  {found.note}")
     if best is not None:
-        typer.echo(f"  {'chosen' if finished else 'leading'}: {_settings(best.params)}")
+        typer.echo(f"  {'chosen' if finished else 'leading'}: {setting_words(best.params)}")
         typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished, bool(found.doubts))}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
@@ -132,7 +141,9 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         for line in doubt_lines(found.doubts):
             typer.echo(line)
         print_verdict(console(), found)
-        typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {_settings(params)}.")
+        typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {setting_words(params)}.")
+        if (enough := enough_words(found)) is not None:
+            typer.echo(f"{enough[0].upper()}{enough[1:]}.")
         if best is not None and best.predicted is not None:
             typer.echo(f"Mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).")
         if best is not None and best.gain is not None:
@@ -149,12 +160,13 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
     else:
         own: dict[str, Any] = {"assignment": dict(params), "guarantee": found.statement}
+        own |= {"free": list(params.free), "on_parents": on_parents(found)}
         own["runs_by_stage"] = dict(found.runs_by_stage)
         own["p_values"] = found.p_values_by_lever
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts predicted low high gain p_values"
+            "provisos doubts predicted low high gain p_values free on_parents"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -193,10 +205,6 @@ def _grounds(found: Verdict) -> list[str]:
     """What the guarantee rests on; where nothing is certified there is none, and only why. Doubts were said before."""
     guarantee = [found.guarantee] if found.tolerance is not None and not found.doubts else []
     return [*guarantee, *(remark.text for remark in found.provisos)] or ["see what is in doubt"]
-
-
-def _settings(params: Mapping[str, Level]) -> str:
-    return ", ".join(f"{factor}={level_text(level)}" for factor, level in params.items())
 
 
 @on_study()
@@ -253,7 +261,7 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
     outcome = ["-" if value is None else f"{value:.6g}" for value in first["outcome"]]
     shown: dict[str, list[str]] = {}
     for factor in factors:
-        tried = {**shown, factor: [level_text(value) for value in first[factor]]}
+        tried = {**shown, factor: _levels(first, factor)}
         if table_width({**columns, **tried, "outcome": outcome}) > out.width:
             break
         shown = tried
@@ -265,6 +273,14 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
     complete = frame.height <= MOST_ROWS and len(shown) == len(factors)
     typer.echo(title if complete else f"{title}; --format csv has all")
     out.print(as_table({**columns, **shown, "outcome": outcome}, {"state", *shown}))
+
+
+def _levels(frame: "polars.DataFrame", factor: str) -> list[str]:
+    """The levels of a factor, and what it took where it was left alone."""
+    seen = f"observed:{factor}"
+    taken = frame[seen].to_list() if seen in frame.columns else [None] * frame.height
+    alone = [LEAVE_ALONE if level is None else left_alone_text(level_text(level)) for level in taken]
+    return [other if level is None else level_text(level) for level, other in zip(frame[factor], alone, strict=True)]
 
 
 @on_study()

@@ -10,9 +10,13 @@ import typer
 
 from levers.cli.options import FormatOption, Reached, SheetOption, command, on_study, outcome, say_json, trial_number
 from levers.cli.output import Format
-from levers.errors import InvalidSettingError, SurprisingOutcomesError, surprising
+from levers.core.space import Level
+from levers.errors import InvalidSettingError, ObservedLevelError, SurprisingOutcomesError, surprising
 from levers.studies.analysis.describe import several
 from levers.studies.run import AnyStudy
+from levers.studies.sheets.cells import level_text
+from levers.studies.space_text import parse_observed
+from levers.studies.spec import LEAVE_ALONE
 from levers.studies.state import Trial
 from levers.studies.study import SurprisingOutcomeWarning
 
@@ -20,6 +24,9 @@ TrialArgument = Annotated[str | None, typer.Argument(metavar="TRIAL", help="The 
 ValueArgument = Annotated[str | None, typer.Argument(metavar="VALUE", help="Its outcome; 1.5, 1,5 and -2e3 will do.")]
 
 
+ObservedOption = Annotated[
+    list[str] | None, typer.Option(help="The level that a lever took which was left alone: heat=low.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="Store surprising outcomes without asking.")]
 MOST_ASKED = 20
 """How many surprising outcomes are listed in a question."""
@@ -63,6 +70,8 @@ def ask(
     if sheet is not None:
         then = at.command("tell", "--sheet", sheet)
         typer.echo(f"wrote {several(n_runs, 'run', 'runs')} to {sheet}; fill in the column outcome, then: {then}")
+        if study.spec.free:
+            typer.echo(f"where a cell says {LEAVE_ALONE!r}, do not set that lever, and write the level that it took")
     if n_runs < wanted and not again:
         typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this round", err=True)
     others = study.n_running - n_runs if sheet is not None else 0
@@ -76,7 +85,14 @@ def _show(study: AnyStudy, due: list[Trial], output: Format) -> None:
     blocks = [1 + trial.block for trial in due]
     if output is Format.json:
         rows = [
-            {"trial": trial.number, "block": block, "state": trial.state.name, **trial.params, "outcome": trial.value}
+            {
+                "trial": trial.number,
+                "block": block,
+                "state": trial.state.name,
+                **trial.params,
+                **({"free": list(trial.params.free)} if trial.params.free else {}),
+                "outcome": trial.value,
+            }
             for trial, block in zip(due, blocks, strict=True)
         ]
         say_json(rows)
@@ -102,6 +118,7 @@ def tell(
     at: Reached,
     trial: TrialArgument = None,
     value: ValueArgument = None,
+    observed: ObservedOption = None,
     sheet: SheetOption = None,
     yes: YesOption = False,
 ) -> None:
@@ -114,14 +131,21 @@ def tell(
     Examples:
       levers tell oven --sheet runs.csv
       levers tell oven 17 3.25
+      levers tell oven 18 3.75 --observed heat=low
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         told = _told(sheet, trial, value, command("tell", at.name, "--sheet", "runs.csv"))
         if isinstance(told, tuple):
-            _insisting(lambda insist: at.study.tell(*told, insist=insist), yes)
+            taken = _taken(at.study, observed)
+            try:
+                _insisting(lambda insist: at.study.tell(*told, observed=taken, insist=insist), yes)
+            except ObservedLevelError as error:
+                free = (f"--observed {name}=LEVEL" for name in at.study.trial(told[0]).params.free)
+                raise ObservedLevelError("; ".join([str(error), *([] if taken else free)])) from None
             typer.echo(f"trial {told[0]}: {told[1]:g}")
         else:
+            _none_observed(observed)
             report = _insisting(lambda insist: at.study.tell_sheet(told, insist=insist), yes)
             typer.echo(f"{report.n_new} new outcomes, {report.n_known} known before, {report.n_empty} rows not run yet")
             if report.n_late:
@@ -181,6 +205,7 @@ def correct(
     trial: TrialArgument = None,
     value: ValueArgument = None,
     reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+    observed: ObservedOption = None,
     sheet: SheetOption = None,
 ) -> None:
     """Correct outcomes that were told wrong. Decisions that rested on them are taken again, and the changes shown.
@@ -191,9 +216,15 @@ def correct(
       levers correct oven --sheet corrected.csv --reason "scale was off"
     """
     told = _told(sheet, trial, value, command("correct", at.name, 17, 3.5, "--reason", "typo"))
-    made = at.study.correct_many([told], reason) if isinstance(told, tuple) else at.study.correct_sheet(told, reason)
+    if isinstance(told, tuple):
+        made = [at.study.correct(*told, reason, observed=_taken(at.study, observed))]
+    else:
+        _none_observed(observed)
+        made = at.study.correct_sheet(told, reason)
     for correction in made[:20]:
         typer.echo(f"trial {correction.trial}: {correction.before:g} -> {correction.value:g}")
+        for name, before, now in correction.observed:
+            typer.echo(f"  {name} took {level_text(now)}, not {level_text(before)}")
     for line in made[-1].changes or ("no decision changes",):
         typer.echo(f"  {line}")
     typer.echo(at.standing())
@@ -219,6 +250,18 @@ def exclude(
     for line in made[-1].changes or ("no decision changes",):
         typer.echo(f"  {line}")
     typer.echo(at.standing())
+
+
+def _taken(study: AnyStudy, observed: list[str] | None) -> dict[str, Level] | None:
+    """What levers took that a run left alone."""
+    if not observed:
+        return None
+    return {name: level for text in observed for name, level in parse_observed(study.space, text).items()}
+
+
+def _none_observed(observed: list[str] | None) -> None:
+    if observed:
+        raise InvalidSettingError("--observed is for one trial; in a sheet, write the level over `leave alone`")
 
 
 def _told(sheet: Path | None, trial: str | None, value: str | None, example: str) -> Path | tuple[int, float]:

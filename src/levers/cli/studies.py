@@ -26,8 +26,18 @@ from levers.errors import InvalidSpaceError
 from levers.studies.analysis.describe import several, when
 from levers.studies.analysis.views import Status
 from levers.studies.library import copy_study, create_study, delete_study, list_studies, load_study, merge_study
-from levers.studies.settings import CREATE
-from levers.studies.space_text import Typed, parse_factor, parse_forbidden, parse_merged, parse_setting, read_space
+from levers.studies.settings import CREATE, SETTINGS
+from levers.studies.space_text import (
+    Typed,
+    parse_factor,
+    parse_forbidden,
+    parse_merged,
+    parse_names,
+    parse_setting,
+    read_space,
+)
+
+_FREE = next(setting.help for setting in SETTINGS if setting.name == "free")
 
 
 @with_settings(CREATE)
@@ -37,6 +47,7 @@ def create(
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")] = None,
+    free: Annotated[list[str] | None, typer.Option(help=_FREE)] = None,
     storage: StorageOption = DEFAULT,
     **settings: Any,
 ) -> None:
@@ -47,6 +58,7 @@ def create(
       levers create oven --space oven.toml --tolerance .5 --noise-sd 1
       levers create oven --factor heat=low,mid,high --factor speed=1,2,3 --tolerance .5
       levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
+      levers create oven --space oven.toml --budget 200 --free heat
       levers create oven --space oven.toml --baseline heat=low,speed=2,supplier=A --baseline-outcome 70 --tolerance 5%
     """
     if (space is None) == (not factor):
@@ -57,7 +69,9 @@ def create(
     merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
     if settings["baseline"] is not None:
         settings["baseline"] = parse_setting(levers, settings["baseline"])
-    study = create_study(name, levers, forbidden=forbidden, merged=merged, storage=storage, **settings)
+    left = [*given.free, *(one for text in free or [] for one in parse_names(levers, text))]
+    settings |= {"forbidden": forbidden, "merged": merged, "free": list(dict.fromkeys(left))}
+    study = create_study(name, levers, storage=storage, **settings)
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
         f"{study.forecast()}\n"

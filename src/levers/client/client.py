@@ -60,6 +60,7 @@ class Client:
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
+        free: Iterable[str] = (),
         seed: int | None = None,
         baseline: Mapping[str, Level] | None = None,
         baseline_outcome: float | None = None,
@@ -74,6 +75,7 @@ class Client:
             "factors": _factors(space),
             "forbidden": [dict(one) for one in forbidden],
             "merged": [list(names) for names in merged],
+            "free": [free] if isinstance(free, str) else list(free),
             "options": options,
             "baseline": None if baseline is None else dict(baseline),
         }

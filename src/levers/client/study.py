@@ -16,14 +16,23 @@ from levers.algorithms.base import Remark, Verdict
 from levers.client.transport import Transport, surprises_of
 from levers.core.codec import from_json, restored
 from levers.core.merging import forbidden_combinations, merged_groups
-from levers.core.space import Factor, Level, Space
+from levers.core.space import FREE, Assignment, Factor, Level, Space
 from levers.core.validation import check_count, check_positive
-from levers.errors import NoSuchTrialError, SheetError, StorageError
+from levers.errors import NoSuchTrialError, ObservedLevelError, SheetError, StorageError
 from levers.studies.analysis.estimates import Gain
 from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
-from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reason, outcome_pairs, trial_number
+from levers.studies.run import (
+    AnyStudy,
+    ByTrial,
+    Outcomes,
+    check_corrections,
+    check_reason,
+    observed_levels,
+    outcome_pairs,
+    trial_number,
+)
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
@@ -60,6 +69,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
         "options": tuple(sorted(data["options"].items())),
         "forbidden": forbidden_combinations(space, data["forbidden"]),
         "merged": merged_groups(space, data["merged"]),
+        "free": tuple(data.get("free", ())),
         "baseline": None if data.get("baseline") is None else space.encode(data["baseline"]).codes,
     }
     known = {field.name for field in dataclasses.fields(StudySpec) if field.init}
@@ -79,7 +89,22 @@ def _exclusions(data: Mapping[str, Any]) -> list[Exclusion]:
 
 
 def _corrections(data: Mapping[str, Any]) -> list[Correction]:
-    return [built(Correction, one, changes=tuple(one["changes"])) for one in data["corrections"]]
+    return [
+        built(Correction, one, changes=tuple(one["changes"]), observed=tuple(map(tuple, one.get("observed", ()))))
+        for one in data["corrections"]
+    ]
+
+
+def setting(space: Space, params: Mapping[str, Level], free: Iterable[str]) -> Assignment:
+    """A setting from the levels of what is set, and the names of what is left alone.
+
+    >>> setting(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), {"speed": 2}, ["heat"]).codes
+    (-1, 1)
+    """
+    alone = set(free)
+    named = [space.factors[k] for k, name in enumerate(space.names) if name not in alone]
+    levels = dict(Space(named).encode(params)) if named else {}
+    return space.assignment([FREE if f.name in alone else f.code(levels[f.name]) for f in space.factors])
 
 
 _TYPES = {suffix: MEDIA_TYPES[suffix] for suffix in (".csv", ".tsv", ".xlsx")}
@@ -168,7 +193,8 @@ class RemoteStudy(AnyStudy):
         if found["params"] is None:
             return None
         gain = None if found.get("gain") is None else built(Gain, found["gain"])
-        return built(Best, found, params=self.space.encode(found["params"]), gain=gain)
+        params = setting(self.space, found["params"], found.get("free") or ())
+        return built(Best, found, params=params, gain=gain)
 
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
@@ -204,9 +230,10 @@ class RemoteStudy(AnyStudy):
         """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
 
-    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
+    def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new. See `Study.tell_many`."""
-        told = [{"trial": _known(t), "value": None if np.isnan(y) else y} for t, y in outcome_pairs(outcomes)]
+        pairs = [(t, None if np.isnan(y) else y) for t, y in outcome_pairs(outcomes)]
+        told = _with_observed(pairs, observed)
         taken = self._change("tell", _unless(insist), outcomes=told)
         if taken["n_failed"]:
             warnings.warn(no_outcomes(taken["n_failed"]), NoOutcomeWarning, stacklevel=3)
@@ -217,11 +244,11 @@ class RemoteStudy(AnyStudy):
         """A run that gave no outcome; its row of the design is asked for again."""
         self._change("fail", trial=_known(trial), reason=reason)
 
-    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
         """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
-        sent = [{"trial": _known(t), "value": y} for t, y in wanted]
+        sent = _with_observed(wanted, observed)
         return _corrections(self._change("correct", outcomes=sent, reason=reason))
 
     def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
@@ -294,7 +321,13 @@ class RemoteStudy(AnyStudy):
 
     def _trial(self, data: Mapping[str, Any]) -> Trial:
         own = {"number": data["trial"], "block": data["block"] - 1, "state": TrialState[data["state"]]}
-        return built(Trial, data, params=self.space.encode(data["params"]), **own)
+        observed = data.get("observed") and self._observed(data["observed"])
+        params = setting(self.space, data["params"], data.get("free", ()))
+        return built(Trial, data, params=params, observed=observed, **own)
+
+    def _observed(self, levels: Mapping[str, Level]) -> Assignment:
+        """What levers took that were left alone."""
+        return self.space.subspace([self.space.position(name) for name in levels]).encode(levels)
 
     def _trials(self, data: Any) -> list[Trial]:
         return [self._trial(one) for one in data["trials"]]
@@ -336,6 +369,17 @@ def _known(trial: Trial | int) -> int:
     if number < 0:
         raise NoSuchTrialError(f"there is no trial {number}; trials are counted from 0")
     return number
+
+
+def _with_observed(pairs: Sequence[tuple[int, float | None]], observed: ByTrial | None) -> list[dict[str, Any]]:
+    """Outcomes as they are sent, each with what levers took that its trial left alone."""
+    levels = observed_levels(observed) or {}
+    without = sorted(set(levels) - {trial for trial, _ in pairs})
+    if without:
+        raise ObservedLevelError(f"levels came for trial {without[0]}, and no outcome; tell both at once")
+    return [
+        {"trial": _known(t), "value": y, **({"observed": dict(levels[t])} if t in levels else {})} for t, y in pairs
+    ]
 
 
 def _unless(insist: bool) -> dict[str, str]:

@@ -11,7 +11,7 @@ from levers.algorithms.registry import DEFAULT_ALGORITHM
 from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSettingError, LeversError, StudyError, StudyExistsError
 from levers.studies.library import create_study, load_study
-from levers.studies.run import AnyStudy
+from levers.studies.run import AnyStudy, Returned
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage
 from levers.studies.study import Study
@@ -22,7 +22,7 @@ WORKER = "levers.optimize"
 
 @overload
 def optimize(
-    fn: Callable[[Assignment], float],
+    fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
     tolerance: float | None = None,
@@ -43,7 +43,7 @@ def optimize(
 
 @overload
 def optimize(
-    fn: Callable[[Assignment], float],
+    fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
     tolerance: float | None = None,
@@ -63,7 +63,7 @@ def optimize(
 
 
 def optimize(
-    fn: Callable[[Assignment], float],
+    fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
     tolerance: float | None = None,
@@ -85,7 +85,8 @@ def optimize(
     `fn` takes an assignment (a mapping of factor names to levels) and returns one noisy number; `noise_sd` is the
     standard deviation of that noise, estimated when it is not given. Instead of a tolerance, `budget=200` spends that
     many runs. It takes all settings of `create_study`, and other options go to the algorithm, for example
-    `max_parents=3`.
+    `max_parents=3`. With `free=["heat"]` some runs leave that lever alone, and `fn` returns the outcome with the level
+    that it took: `return 3.5, {"heat": "low"}`.
 
     With a `name` and a `storage`, as in `storage="sqlite:///levers.db"`, every run is kept as it is made, and the same
     call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
@@ -187,19 +188,24 @@ def _how_to_go_on(study: Study, in_memory: bool) -> str:
     )
 
 
-def _numbers_of(fn: Callable[[Assignment], float]) -> Callable[[Assignment], float]:
+def _numbers_of(fn: Callable[[Assignment], Returned]) -> Callable[[Assignment], Returned]:
     """The function, held to finite numbers: an error says at which run it returned something else."""
 
-    def checked(run: Assignment) -> float:
-        value = fn(run)
+    def checked(run: Assignment) -> Returned:
+        found = fn(run)
+        if isinstance(found, tuple) and len(found) == 2:  # with what levers took that were left alone
+            return number(run, found[0]), found[1]
+        return number(run, found)
+
+    def number(run: Assignment, value: Any) -> float:
         if isinstance(value, float) and math.isfinite(value):
             return value
         try:
-            number = float(value)
+            found = float(value)
         except (TypeError, ValueError):
             raise InvalidOutcomeError(f"the function returned {value!r} at {dict(run)}; it must be a number") from None
-        if not math.isfinite(number):
-            raise InvalidOutcomeError(f"the function returned {number} at {dict(run)}; it must be finite")
-        return number
+        if not math.isfinite(found):
+            raise InvalidOutcomeError(f"the function returned {found} at {dict(run)}; it must be finite")
+        return found
 
     return checked

@@ -58,10 +58,15 @@ class Asked:
 @serialisable("Told")
 @dataclass(frozen=True, eq=False)
 class Told:
-    """Outcomes came."""
+    """Outcomes came.
+
+    `observed` has the levels of all levers in these runs, where some were left to nature: what was set, and what nature
+    took. None where everything was set.
+    """
 
     trials: Numbers
     values: Values
+    observed: Codes | None = None
 
 
 @serialisable("Failed")
@@ -84,12 +89,16 @@ class Expired:
 @serialisable("Corrected")
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """An outcome turned out to be another one. `who` and when are kept with every event."""
+    """An outcome turned out to be another one. `who` and when are kept with every event.
+
+    `observed` has the levels of all levers in that run, if what nature took was corrected too.
+    """
 
     trial: int
     before: float
     value: float
     reason: str
+    observed: tuple[int, ...] | None = None
 
 
 @serialisable("Revised")

@@ -23,7 +23,7 @@ from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
 from levers.studies.space_text import absolute_tolerance
-from levers.studies.spec import RESERVED, StudySpec, check_reserved
+from levers.studies.spec import RESERVED, StudySpec, check_reserved, free_levers
 from levers.studies.storage.base import Storage, check_name, encoded
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
@@ -104,6 +104,7 @@ def create_study(
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
+    free: Iterable[str] = (),
     storage: str | Storage | None = None,
     seed: int | None = None,
     baseline: Mapping[str, Level] | None = None,
@@ -123,7 +124,9 @@ def create_study(
     how many runs are made together, on a day or a sheet, and how many `ask` on the command line hands out at a time:
     days are full, balanced as well as they can be, and compared inside only. `forbidden` lists combinations that cannot
     be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each other and are studied as
-    one, as in `[["heat", "speed"]]`. Without a seed one is drawn and kept.
+    one, as in `[["heat", "speed"]]`. `free` lists levers that may be left alone, as in `["heat"]`: some runs do not set
+    them, and are told with the level that each took (docs/studies, "Leave it alone"). Without a seed one is drawn and
+    kept.
 
     `baseline` is the setting in place today, with a level of every lever: the verdict says what is gained over it, and
     to keep it where no gain is shown. A tolerance such as "5%" is of `baseline_outcome`, the outcome today.
@@ -154,6 +157,7 @@ def create_study(
         block_size=block_size,
         forbidden=forbidden_combinations(levers, forbidden),
         merged=merged_groups(levers, merged),
+        free=free_levers(levers, free),
         baseline=baseline_codes(levers, baseline),
         baseline_outcome=baseline_outcome,
     )

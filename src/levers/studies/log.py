@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,8 @@ def freeze(state: StudyState) -> bytes:
     arrays = {name: getattr(state.trials, name)[:n] for name in TrialTable.columns}
     for i, block in enumerate(state.blocks):
         arrays |= {f"values{i}": block.values, f"holders{i}": block.holders}
+        if block.observed is not None:
+            arrays[f"observed{i}"] = block.observed
     header = {
         "format": FORMAT,
         "seq": state.seq,
@@ -68,7 +71,15 @@ def thaw(data: bytes) -> StudyState | None:
         for name in TrialTable.columns:
             setattr(table, name, arrays[name])
         blocks = [
-            Block(from_json(batch, Opened).batch, first, arrays[f"values{i}"], arrays[f"holders{i}"], missing, role)
+            Block(
+                from_json(batch, Opened).batch,
+                first,
+                arrays[f"values{i}"],
+                arrays[f"holders{i}"],
+                missing,
+                role,
+                arrays.get(f"observed{i}"),
+            )
             for i, (batch, (first, missing, role)) in enumerate(zip(header["batches"], header["blocks"], strict=True))
         ]
     state = StudyState(
@@ -82,7 +93,7 @@ def thaw(data: bytes) -> StudyState | None:
         leases=[Lease(*lease) for lease in header["leases"]],
         again=deque(header["again"]),
         fresh=header["fresh"],
-        corrections=[Correction(**{**c, "changes": tuple(c["changes"])}) for c in header["corrections"]],
+        corrections=[_correction(c) for c in header["corrections"]],
         past=[from_json(text, Imported) for text in header["past"]],
         past_used=header["past_used"],
         n_failed=header["n_failed"],
@@ -97,6 +108,11 @@ def thaw(data: bytes) -> StudyState | None:
     )
     _restore_deadlines(state)
     return state
+
+
+def _correction(saved: dict[str, Any]) -> Correction:
+    observed = tuple((name, before, now) for name, before, now in saved.get("observed", ()))
+    return Correction(**{**saved, "changes": tuple(saved["changes"]), "observed": observed})
 
 
 def _restore_deadlines(state: StudyState) -> None:

@@ -1,14 +1,15 @@
 """Outcomes and runs that users pass in: checks that are made before anything is stored, and what they find."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.space import Codes, Space
-from levers.errors import InvalidOutcomeError, NoSuchTrialError, TrialError
+from levers.core.space import FREE, Codes, Level, Space
+from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
 from levers.studies.state import StudyState, TrialState
 
@@ -17,6 +18,8 @@ _REPLACED = (TrialState.STALE, TrialState.FAIL, TrialState.ABANDONED)
 MAX_OUTCOME = 1e100
 """The largest outcome that squares and sums can be computed of without overflow."""
 _LIMITS = f"it must be finite, and at most {MAX_OUTCOME:g} in size"
+Observed: TypeAlias = Mapping[int, Mapping[str, Level]]
+"""The levels that levers took which runs left alone, by the trial's number: `{3: {"heat": "low"}}`."""
 BY_FIT, BY_SPREAD = "fit", "spread"
 """What an outcome was compared with: the additive fit of the other runs, or how the other outcomes lie."""
 
@@ -79,6 +82,9 @@ class Accepted:
     A late outcome is of a row that another trial has answered: nobody is to blame, and it is not needed. An outcome
     that was told before with the same value is none of these: telling twice changes nothing. `flags` are those to be
     stored that are far from what the other runs lead one to expect.
+
+    `observed` has the levels of all levers in the runs to be stored, where some were left alone; `unobserved` are the
+    places among the problems at which it is missing, or wrong, what a lever took.
     """
 
     trials: Numbers
@@ -86,10 +92,15 @@ class Accepted:
     problems: list[tuple[int, str]]
     late: list[tuple[int, str]]
     flags: tuple[Surprise, ...] = ()
+    observed: Codes | None = None
+    unobserved: tuple[int, ...] = ()
 
 
-def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted:
-    """Sort out told outcomes before anything is stored."""
+def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Codes | None = None) -> Accepted:
+    """Sort out told outcomes before anything is stored.
+
+    `taken` has a row for each of them: the levels that levers had as far as they were told, FREE where not.
+    """
     n = state.trials.n_trials
     known = (trials >= 0) & (trials < n)
     problems = [(int(i), f"there is no trial {trials[i]}; trials are 0 to {n - 1}") for i in np.flatnonzero(~known)]
@@ -117,13 +128,100 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values) -> Accepted
         fresh = np.delete(fresh, again)
     for i in places[~fresh]:
         reason = why_not(state, int(trials[i]), float(values[i]))
+        if reason is None and taken is not None:
+            reason = _took_another(state, int(trials[i]), taken[i])
         if reason is not None:
             done = TrialState(state.trials.state[trials[i]]) in _REPLACED
             (late if done else problems).append((int(i), reason))
     # a run without an outcome that was given up anyway is no news
     dropped = np.isnan(values[places]) & np.isin(state.trials.state[trials[places]], _REPLACED)
     keep = places[fresh & ~dropped]
-    return Accepted(trials[keep], values[keep], sorted(problems), sorted(late))
+    levels, wrong = _levels_of(state, trials[keep], values[keep], None if taken is None else taken[keep])
+    problems += [(int(keep[i]), reason) for i, reason in wrong.items()]
+    unobserved = tuple(int(keep[i]) for i in wrong)
+    keep = np.delete(keep, list(wrong))
+    levels = None if levels is None else np.delete(levels, list(wrong), axis=0)
+    return Accepted(trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved)
+
+
+def taken_levels(space: Space, trials: Sequence[int], observed: Observed | None) -> Codes | None:
+    """What was told of levers that were left alone: a row of level positions for each trial, FREE where nothing was.
+
+    >>> taken_levels(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), [3, 4], {4: {"heat": "high"}}).tolist()
+    [[-1, -1], [1, -1]]
+    """
+    if not observed:
+        return None
+    rows = np.full((len(trials), space.n_factors), FREE, dtype=np.int16)
+    places = {int(trial): i for i, trial in enumerate(trials)}
+    for trial, levels in observed.items():
+        if trial not in places:
+            raise ObservedLevelError(f"levels came for trial {trial}, and no outcome; tell both at once")
+        for name, level in levels.items():
+            try:
+                k = space.position(name)
+                rows[places[trial], k] = space.factors[k].code(level)
+            except InvalidSpaceError as error:
+                raise ObservedLevelError(f"trial {trial}: {error}; nothing was stored") from None
+    return rows
+
+
+def _levels_of(
+    state: StudyState, trials: Numbers, values: Values, taken: Codes | None
+) -> tuple[Codes | None, dict[int, str]]:
+    """The levels of all levers in runs of the open block, None where it sets them all; and places that are wrong."""
+    block = state.open_block
+    if block is None or (taken is None and block.observed is None) or not len(trials):
+        return None, {}
+    asked = state.spec.expand(block.batch.codes[state.trials.row[trials]])
+    given = np.full_like(asked, FREE) if taken is None else taken
+    wrong = {}
+    missing, other = (asked == FREE) & (given < 0), (asked != FREE) & (given >= 0) & (given != asked)
+    for i in np.flatnonzero((missing | other).any(axis=1) & ~np.isnan(values)):
+        k = int(np.flatnonzero(missing[i] | other[i])[0])
+        wrong[int(i)] = _why_wrong(state, int(trials[i]), k, int(asked[i, k]), int(given[i, k]))
+    return None if block.observed is None else np.where(asked == FREE, given, asked), wrong
+
+
+def _why_wrong(state: StudyState, trial: int, k: int, asked: int, given: int) -> str:
+    factor = state.spec.space.factors[k]
+    if asked == FREE:
+        levels = ", ".join(repr(level) for level in factor.levels[:12])
+        return f"trial {trial} left {factor.name!r} alone: say with its outcome which level it took, of {levels}"
+    was, now = factor.levels[asked], factor.levels[given]
+    return f"trial {trial} was to be run at {factor.name}={was}, and not at {now}; report it as failed if it was"
+
+
+def _took_another(state: StudyState, trial: int, taken: NDArray[np.int16]) -> str | None:
+    """Why levels that are told again cannot be right: they are others than before."""
+    had = levels_of_run(state, trial)
+    if TrialState(state.trials.state[trial]) is not TrialState.COMPLETE:
+        return None
+    for k in np.flatnonzero((taken >= 0) & (taken != had)):
+        factor = state.spec.space.factors[k]
+        was, now = factor.levels[had[k]], factor.levels[taken[k]]
+        return f"trial {trial} was told with {factor.name}={was} already, not {now}; use `correct` if that was wrong"
+    return None
+
+
+def levels_of_run(state: StudyState, trial: int) -> NDArray[np.int16]:
+    """The levels of all levers in a trial, set or taken by nature; FREE where it is not known what nature took."""
+    block, row = state.blocks[state.trials.block[trial]], state.trials.row[trial]
+    codes = block.batch.codes if block.observed is None else block.observed
+    found: NDArray[np.int16] = state.spec.expand(codes[row : row + 1])[0]
+    return found
+
+
+def corrected_levels(state: StudyState, trial: int, taken: NDArray[np.int16] | None) -> tuple[int, ...] | None:
+    """The levels of all levers in a trial of which something else is said now; None where it is nothing else."""
+    if taken is None or not 0 <= trial < state.trials.n_trials:
+        return None
+    block, row = state.blocks[state.trials.block[trial]], state.trials.row[trial]
+    asked, had = state.spec.expand(block.batch.codes[row : row + 1])[0], levels_of_run(state, trial)
+    for k in np.flatnonzero((taken >= 0) & (asked != FREE) & (taken != asked)):
+        raise ObservedLevelError(_why_wrong(state, trial, int(k), int(asked[k]), int(taken[k])))
+    now = np.where(taken >= 0, taken, had)
+    return None if (now == had).all() else tuple(int(code) for code in now)
 
 
 def why_not(state: StudyState, trial: int, value: float) -> str | None:
@@ -178,15 +276,18 @@ def is_correctable(state: StudyState, trial: int) -> bool:
     return found is TrialState.COMPLETE or (found is TrialState.EXCLUDED and empty)
 
 
-def check_correctable(state: StudyState, trial: int, value: float) -> float:
-    """The outcome that a correction replaces; refuses what cannot be corrected."""
+def check_correctable(state: StudyState, trial: int, value: float, *, same: bool = False) -> float:
+    """The outcome that a correction replaces; refuses what cannot be corrected.
+
+    The `same` outcome is refused too, unless something else about the run is corrected.
+    """
     if math.isnan(value):
         raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan; see `exclude`")
     excluded = {one.trial: one.value for one in state.exclusions}
     if trial in excluded and is_correctable(state, trial):
         return excluded[trial]
     before = check_told(state, trial)
-    if before == value:
+    if before == value and not same:
         raise TrialError(f"the outcome of trial {trial} is {value:g} already")
     return before
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from levers.algorithms.base import Verdict
-from levers.core.space import Assignment, Space
+from levers.core.space import Assignment, Level, Space
 from levers.core.validation import check_count, check_positive
-from levers.errors import InvalidSettingError, StudyError, TrialError
+from levers.errors import InvalidSettingError, ObservedLevelError, StudyError, TrialError
 from levers.progress import progress_bar
 from levers.studies.analysis.views import Best
 from levers.studies.outcomes import outcome_number
@@ -22,6 +22,12 @@ from levers.studies.state import Correction, Exclusion, StudyState, Trial
 
 Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 """Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
+
+ByTrial: TypeAlias = Mapping[int, Mapping[str, Level]] | Mapping[Trial, Mapping[str, Level]]
+"""The levels that levers took which were left alone: `{3: {"heat": "low"}}`, with trials as `ask` gave them or by
+number."""
+Returned: TypeAlias = float | tuple[float, Mapping[str, Level]]
+"""What a function returns of a run: its outcome; with what levers took that were left alone, where some were."""
 
 T = TypeVar("T")
 
@@ -58,7 +64,7 @@ class AnyStudy(ABC):
         """Up to n runs to make."""
 
     @abstractmethod
-    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
+    def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once."""
 
     @abstractmethod
@@ -66,7 +72,7 @@ class AnyStudy(ABC):
         """A run that gave no outcome."""
 
     @abstractmethod
-    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
         """Correct several outcomes at once."""
 
     @abstractmethod
@@ -110,18 +116,33 @@ class AnyStudy(ABC):
             raise StudyError("no round of runs is complete yet, so there is no estimate; see status()")
         return found.params
 
-    def tell(self, trial: Trial | int, value: float, *, insist: bool = True) -> None:
+    def tell(
+        self,
+        trial: Trial | int,
+        value: float,
+        *,
+        observed: Mapping[str, Level] | None = None,
+        insist: bool = True,
+    ) -> None:
         """The outcome of a trial. Telling the same again changes nothing; telling another needs `correct`.
+
+        A trial that left levers alone (`trial.params.free`) is told with the level that each took, as in
+        `observed={"heat": "low"}`.
 
         NaN means that the run gave no outcome: it fails, with a warning, and is asked for again. An outcome far from
         what the runs so far lead one to expect is stored with a `SurprisingOutcomeWarning`; without `insist` it is
         refused, as a `SurprisingOutcomesError`.
         """
-        self.tell_many([(trial, value)], insist=insist)
+        self.tell_many([(trial, value)], observed=_of_one(trial, observed), insist=insist)
 
-    def correct(self, trial: Trial | int, value: float, reason: str) -> Correction:
-        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`."""
-        return self.correct_many([(trial, value)], reason)[0]
+    def correct(
+        self, trial: Trial | int, value: float, reason: str, *, observed: Mapping[str, Level] | None = None
+    ) -> Correction:
+        """Another outcome for a trial that was told. Decisions that rested on it are taken again; see `changes`.
+
+        `observed` corrects what levers took that it left alone.
+        """
+        return self.correct_many([(trial, value)], reason, observed=_of_one(trial, observed))[0]
 
     def exclude(self, trial: Trial | int, reason: str) -> Exclusion:
         """An outcome that must not count, and why. Decisions that rested on it are taken again; see `changes`.
@@ -132,7 +153,7 @@ class AnyStudy(ABC):
 
     def optimize(
         self,
-        fn: Callable[[Assignment], float],
+        fn: Callable[[Assignment], Returned],
         *,
         workers: int = 1,
         timeout: float | None = None,
@@ -151,6 +172,9 @@ class AnyStudy(ABC):
         told as they come. Other processes may work on the same study. With a name of its own (`worker`) a process that
         was killed and is started again goes on with the runs it had. Progress is shown in a terminal, if not said
         otherwise.
+
+        Where the study leaves levers alone (`params.free`), `fn` returns the outcome with the level that each of them
+        took: `return 3.5, {"heat": "low"}`.
         """
         check_count("workers", workers)
         if timeout is not None:
@@ -162,7 +186,7 @@ class AnyStudy(ABC):
         deadline = None if timeout is None else time.monotonic() + timeout
         calls: Executor = _Here() if workers == 1 else ThreadPoolExecutor(workers)
         with progress_bar(f"{self.name} runs", None, shown=progress) as advance, calls:
-            under_way: dict[Future[float], Trial] = {}
+            under_way: dict[Future[Returned], Trial] = {}
             left = [] if worker is None else self.running(worker)
             pause, waited, said, failures, n_begun = _SHORTEST_WAIT, 0.0, False, 0, 0
             try:
@@ -226,6 +250,28 @@ def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
     return [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
 
 
+def observed_levels(observed: ByTrial | None) -> dict[int, Mapping[str, Level]] | None:
+    """What levers took that were left alone, by the trials' numbers.
+
+    >>> observed_levels({3: {"heat": "low"}})
+    {3: {'heat': 'low'}}
+    """
+    if observed is None:
+        return None
+    if not isinstance(observed, Mapping) or not all(isinstance(levels, Mapping) for levels in observed.values()):
+        raise ObservedLevelError(f'what levers took looks like {{3: {{"heat": "low"}}}}, not {observed!r}')
+    return {trial_number(trial): levels for trial, levels in observed.items()}
+
+
+def _of_one(trial: Trial | int, observed: Mapping[str, Level] | None) -> dict[int, Mapping[str, Level]] | None:
+    """What levers took in one trial."""
+    if observed is None:
+        return None
+    if not isinstance(observed, Mapping):
+        raise ObservedLevelError(f'what levers took looks like {{"heat": "low"}}, not {observed!r}')
+    return {trial_number(trial): observed}
+
+
 def check_corrections(wanted: Sequence[tuple[int, float]], reason: str) -> None:
     """Refuse corrections without a reason, and none at all."""
     check_reason(reason, wanted)
@@ -269,23 +315,35 @@ def _doubted(verdict: Verdict) -> str:
     return f"the verdict is in doubt: {texts}. Answer with correct, exclude, restate, go_on or finish"
 
 
-def _finish(study: AnyStudy, trial: Trial, future: "Future[float]") -> bool:
-    """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none."""
+def _finish(study: AnyStudy, trial: Trial, future: "Future[Returned]") -> bool:
+    """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none.
+
+    A run that left levers alone, and of which the function did not say what they took, stays out: its outcome is in
+    the error, and can be told by hand.
+    """
     try:
-        value = outcome_number(trial.number, future.result())
+        found = future.result()
+        value, observed = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        value = outcome_number(trial.number, value)
     except BaseException as error:
         _let_go(study, trial, f"{type(error).__name__}: {error}")
         raise
-    with suppress(TrialError):  # its lease ran out and another worker was faster
-        try:
-            study.tell(trial, value)
-        except KeyboardInterrupt:  # while it was being kept: once more, which changes nothing if it was kept
-            study.tell(trial, value)
-            raise
+    try:
+        study.tell(trial, value, observed=observed)
+    except KeyboardInterrupt:  # while it was being kept: once more, which changes nothing if it was kept
+        with suppress(TrialError):
+            study.tell(trial, value, observed=observed)
+        raise
+    except ObservedLevelError as error:
+        taken = ", ".join(f'"{name}": level' for name in trial.params.free)
+        by_hand = f"or tell it by hand: study.tell({trial.number}, {value:g}, observed={{{taken}}})"
+        raise ObservedLevelError(f"{error}. Let the function return outcome, {{{taken}}}; {by_hand}") from None
+    except TrialError:  # its lease ran out and another worker was faster
+        pass
     return value == value
 
 
-def _salvage(study: AnyStudy, trial: Trial, future: "Future[float]") -> None:
+def _salvage(study: AnyStudy, trial: Trial, future: "Future[Returned]") -> None:
     """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
     if future.cancel():
         _let_go(study, trial, "stopped")

@@ -39,6 +39,7 @@ Kind: TypeAlias = Literal[
     "combinations",
     "groups",
     "assignment",
+    "names",
 ]
 
 
@@ -48,7 +49,7 @@ class Setting:
 
     `kind` says what values it takes: `count` is a whole number from 1, `whole` from 0, `amount` a number or a text such
     as 5%, `combinations` are levels that cannot be run together, `groups` are levers to study as one, `assignment` is a
-    level for every lever. `label` is how messages call it, `field` how the form
+    level for every lever, `names` are levers. `label` is how messages call it, `field` how the form
     does, and `help` says more. `question` is the part of the form that asks for it. `words` are what people read for
     each choice, `example` shows what to type, and `flags` are further names of the command's option.
     """
@@ -216,6 +217,18 @@ SETTINGS = (
         (),
         _STUDY,
         field="Levers that influence each other, one group a line",
+        question=LEVERS,
+        example="heat, speed",
+    ),
+    Setting(
+        "free",
+        "names",
+        "what may be left alone",
+        "Levers that some runs leave alone, to see whether that does better: then somebody writes down what they took.",
+        (),
+        (),
+        _STUDY,
+        field="Levers that may be left alone",
         question=LEVERS,
         example="heat, speed",
     ),

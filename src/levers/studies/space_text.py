@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +26,12 @@ MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 
 
 class Typed(NamedTuple):
-    """Factors with their levels, and what a space file says besides: forbidden combinations, merged levers."""
+    """Factors with their levels, and what a space file says besides: forbidden combinations, merged and free levers."""
 
     factors: list[tuple[str, list[Level]]]
     forbidden: list[Mapping[str, Any]]
     merged: list[list[str]]
+    free: Sequence[str] = ()
 
     @property
     def space(self) -> Space:
@@ -45,8 +46,9 @@ class Typed(NamedTuple):
 def read_space(path: str | os.PathLike[str]) -> Typed:
     """The factors, the forbidden combinations and the merged levers in a .toml or .json file.
 
-    A `[factors]` table has one line `name = [levels]` for each lever; `[[forbidden]]` tables name levels that cannot be
-    run together; `merged = [["heat", "speed"]]`, before the tables, names levers that influence each other.
+    A `[factors]` table has one line `name = [levels]` for each lever, or `name = {levels = [levels], free = true}` for
+    one that may be left alone; `[[forbidden]]` tables name levels that cannot be run together; `merged = [["heat",
+    "speed"]]`, before the tables, names levers that influence each other.
     """
     file = Path(path)
     try:
@@ -64,6 +66,8 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
     >>> found = parse_space('[factors]\\nheat = ["low", "high"]\\nspeed = [1, 2]')
     >>> found.factors, found.forbidden, found.merged
     ([('heat', ['low', 'high']), ('speed', [1, 2])], [], [])
+    >>> parse_space('[factors]\\nheat = {levels = ["low", "high"], free = true}').free
+    ['heat']
     """
     try:
         found = json.loads(text) if is_json else tomllib.loads(text)
@@ -78,9 +82,8 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
         raise InvalidSpaceError(
             f"{name} has {unknown[0]!r}, which is not known; there are factors, forbidden and merged"
         )
-    wrong = [key for key, levels in factors.items() if not isinstance(levels, list)]
-    if wrong:
-        raise InvalidSpaceError(f"the levels of {wrong[0]!r} in {name} must be a list, as in\n{_EXAMPLE}")
+    free = [key for key, given in factors.items() if isinstance(given, dict) and given.get("free") is True]
+    factors = {key: _levels(key, given, name) for key, given in factors.items()}
     forbidden, merged = found.get("forbidden", []), found.get("merged", [])
     if not isinstance(forbidden, list):
         raise InvalidSpaceError(
@@ -90,7 +93,26 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
         raise InvalidSpaceError(
             f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]', field="merged"
         )
-    return Typed(list(factors.items()), forbidden, merged)
+    return Typed(list(factors.items()), forbidden, merged, free)
+
+
+def _levels(factor: str, given: object, name: str) -> list[Level]:
+    """The levels of a factor in a space file: a list, or a table with the list and whether it may be left alone."""
+    found = given
+    if isinstance(given, dict):
+        unknown = sorted(set(given) - {"levels", "free"})
+        if unknown:
+            raise InvalidSpaceError(
+                f"{factor!r} in {name} has {unknown[0]!r}, which is not known; there are levels and free"
+            )
+        if not isinstance(given.get("free", False), bool):
+            raise InvalidSpaceError(
+                f"free of {factor!r} in {name} is true or false, not {given['free']!r}", field="free"
+            )
+        found = given.get("levels")
+    if not isinstance(found, list):
+        raise InvalidSpaceError(f"the levels of {factor!r} in {name} must be a list, as in\n{_EXAMPLE}")
+    return found
 
 
 def parse_text(text: str) -> Typed:
@@ -249,6 +271,25 @@ def parse_merged(space: Space, text: str) -> list[list[str]]:
     [['heat; zone 1', 'speed']]
     """
     return [_names(space, line) for line in text.splitlines() if line.strip()]
+
+
+def parse_names(space: Space, text: str) -> list[str]:
+    """Levers by name, with commas or semicolons between them, or one a line.
+
+    >>> parse_names(Space.of({"heat; zone 1": [1, 2], "speed": [1, 2]}), "heat; zone 1, speed")
+    ['heat; zone 1', 'speed']
+    """
+    return [name for names in parse_merged(space, text) for name in names]
+
+
+def parse_observed(space: Space, text: str) -> dict[str, Level]:
+    """What levers took that were left alone, as people type it: `heat=low, speed=2`.
+
+    >>> parse_observed(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), "heat=low")
+    {'heat': 'low'}
+    """
+    with about("observed"):
+        return _combination(space, ", ".join(text.split("\n")), "what a lever took")
 
 
 def _names(space: Space, line: str) -> list[str]:

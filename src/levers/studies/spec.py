@@ -1,6 +1,6 @@
 """What a study is asked to find, fixed when it is created."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.model.choices import Choices, Parts
 from levers.core.space import Assignment, Codes, Factor, Space
 from levers.core.validation import check_choice, check_count, check_number
-from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, raise_together
+from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, about, raise_together
 from levers.studies.settings import GOALS
 
 COLUMNS = ("trial", "block", "order", "outcome", "state", "stage", "worker", "asked_at", "told_at")
@@ -24,6 +24,10 @@ STAMP = "study"
 """The column of a sheet that says which study it is of. Studies begun before there was one may have such a factor."""
 RESERVED = (*COLUMNS, STAMP)
 """Names that a factor of a new study cannot have, in any case."""
+LEAVE_ALONE = "leave alone"
+"""What people read where a run does not set a lever."""
+MAX_FREE = 4
+"""The most levers that a study may leave alone: it compares every way of leaving some of them."""
 
 
 @serialisable("StudySpec")
@@ -32,6 +36,7 @@ class StudySpec:
     """A problem, who solves it, and the seed from which all its randomness follows.
 
     `baseline` is the setting in place today, as level positions of all levers, and `baseline_outcome` its outcome.
+    `free` are the levers that runs may leave to nature, by name.
 
     >>> spec = StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5, noise_sd=1.0)
     >>> spec.solver.name, spec.sign
@@ -51,6 +56,7 @@ class StudySpec:
     merged: Groups = ()
     baseline: tuple[int, ...] | None = None
     baseline_outcome: float | None = None
+    free: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("goal", self.goal, GOALS)
@@ -64,6 +70,7 @@ class StudySpec:
             raise InvalidSettingError(
                 "the baseline has levels together that are forbidden; give a setting that can be run", field="baseline"
             )
+        check_free(self)
         problem = Problem(self.inner, self.tolerance, self.failure_prob, self.noise_sd)
         solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
         if not solver.sets_every_lever:
@@ -98,11 +105,23 @@ class StudySpec:
 
     def assignment(self, codes: ArrayLike) -> Assignment:
         """The setting of all levers that a row of the inner space stands for."""
-        return (self.merging if self.is_merged else self.space).assignment(codes)
+        if not self.is_merged:
+            return self.space.assignment(codes)
+        return self.space.assignment(self.expand(np.asarray(codes, dtype=np.int16)[None, :])[0])
 
     def expand(self, codes: Codes) -> Codes:
-        """Level positions of all levers, from rows of the inner space."""
-        return self.merging.expand(codes) if self.is_merged else codes
+        """Level positions of all levers, from rows of the inner space. What is FREE stays so."""
+        if not self.is_merged:
+            return codes
+        outer = self.merging.expand(np.maximum(codes, 0))
+        if self.free:  # such levers are never merged, so each is a column of its own in both spaces
+            outer[:, [self.space.position(name) for name in self.free]] = codes[:, self.inner_free]
+        return outer
+
+    @cached_property
+    def inner_free(self) -> tuple[int, ...]:
+        """Where the levers that may be left alone are in the inner space."""
+        return tuple(self.inner.position(name) for name in self.free)
 
     def contract(self, codes: Codes) -> Codes:
         """Rows of the inner space, from level positions of all levers; -1 where a combination is forbidden."""
@@ -125,6 +144,8 @@ class StudySpec:
             extra["block_size"] = self.block_size
         if self.inner_baseline is not None and "baseline" in known:
             extra["baseline"] = self.inner_baseline
+        if self.free and "free" in known:
+            extra["free"] = self.inner_free
         return {**dict(self.options), **extra}
 
     def choices(self, by_parts: bool) -> Choices:
@@ -154,6 +175,66 @@ class StudySpec:
     def generator(self, block: int) -> np.random.Generator:
         """The randomness of a block: it follows from the seed, so a study that was interrupted goes on the same."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
+
+
+def free_levers(space: Space, given: Iterable[str]) -> tuple[str, ...]:
+    """Names of levers that may be left alone, checked against the space and in its order.
+
+    >>> free_levers(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), ["speed", "heat"])
+    ('heat', 'speed')
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    with about("free"):
+        places = [space.position(name) for name in names]
+        doubled = next((name for name in names if names.count(name) > 1), None)
+        if doubled is not None:
+            raise InvalidSpaceError(f"{doubled!r} is named twice as a lever that may be left alone; name it once")
+    return tuple(space.names[k] for k in sorted(places))
+
+
+def check_free(spec: StudySpec) -> None:
+    """Refuse levers that cannot be left alone, and algorithms that leave none.
+
+    >>> spec = StudySpec(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), tolerance=0.5, noise_sd=1.0)
+    >>> check_free(replace(spec, free=("heat",), algorithm="modl"))
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: modl sets every lever in every run, so none can be left alone; cfs can, or \
+leave out `free`
+    """
+    if not spec.free:
+        return
+    free_levers(spec.space, spec.free)
+    if "free" not in option_names(spec.algorithm):
+        raise InvalidSettingError(
+            f"{spec.algorithm} sets every lever in every run, so none can be left alone; cfs can, or leave out `free`",
+            field="free",
+        )
+    if len(spec.free) > MAX_FREE:
+        raise InvalidSettingError(
+            f"{len(spec.free)} levers are marked as free; at most {MAX_FREE} can be, so choose those that nature may "
+            "know best",
+            field="free",
+        )
+    tied = {name for combination in spec.forbidden for name, _ in combination}
+    merged = {name for group in spec.merged for name in group}
+    for name in spec.free:
+        if name in tied or name in merged:
+            why = "a forbidden combination, which nature would not keep to" if name in tied else "a merged group"
+            raise InvalidSettingError(f"{name!r} cannot be left alone: it is part of {why}", field="free")
+        if any(reads_alone(level) for level in spec.space.factors[spec.space.position(name)].levels):
+            raise InvalidSettingError(
+                f"a level of {name!r} is called {LEAVE_ALONE!r}, which says in sheets that nobody sets it; rename it",
+                field="free",
+            )
+
+
+def reads_alone(cell: object) -> bool:
+    """Whether a text says that a lever is not set.
+
+    >>> reads_alone(" Leave  alone "), reads_alone("low"), reads_alone(3)
+    (True, False, False)
+    """
+    return isinstance(cell, str) and " ".join(cell.split()).casefold() == LEAVE_ALONE
 
 
 TERMS = ("tolerance", "budget", "max_runs", "aim", "noise_sd", "max_parents", "min_effect")

@@ -11,7 +11,7 @@ import numpy as np
 
 from levers.algorithms.base import Batch, Progress, Remark
 from levers.core.model.choices import Choices
-from levers.core.space import Assignment, Codes, Factor
+from levers.core.space import Assignment, Codes, Factor, Level, with_taken
 from levers.errors import StudyError
 from levers.studies import events
 from levers.studies.events import Imported, Numbers, Record, Values
@@ -42,7 +42,10 @@ class TrialState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run: what to set, and what came of it. `block` counts from 0; see `StudyState.block_numbers`."""
+    """One run: what to set, and what came of it. `block` counts from 0; see `StudyState.block_numbers`.
+
+    `params.free` are the levers to leave alone; `observed` has the level that each of them took, once it was told.
+    """
 
     number: int
     params: Assignment
@@ -54,6 +57,7 @@ class Trial:
     asked_at: float | None = None
     deadline: float | None = None
     told_at: float | None = None
+    observed: Assignment | None = None
 
 
 class TrialTable:
@@ -106,7 +110,10 @@ OPEN, AS_DESIGNED, AS_RUN, SET_ASIDE = "open", "as designed", "as run", "set asi
 
 @dataclass(slots=True)
 class Block:
-    """A block of designed runs: the outcome of each row, and the trial that holds it."""
+    """A block of designed runs: the outcome of each row, and the trial that holds it.
+
+    `observed` has the levels of each row as it was run, FREE where that is not known yet; None where everything is set.
+    """
 
     batch: Batch
     first: int
@@ -114,6 +121,7 @@ class Block:
     holders: Numbers
     n_missing: int
     role: str = OPEN
+    observed: Codes | None = None
 
     @property
     def n_runs(self) -> int:
@@ -126,13 +134,34 @@ class Block:
         return np.flatnonzero(~np.isnan(self.values))
 
     def told_rows(self) -> tuple[Codes, Values]:
-        """The rows that have an outcome, as level positions, and their outcomes."""
+        """The rows that have an outcome, as level positions, and their outcomes.
+
+        What was left to nature is written as `core.space.with_taken` does.
+        """
         done = ~np.isnan(self.values)
+        codes = self.batch.codes[done]
+        return codes if self.observed is None else with_taken(codes, self.observed[done]), self.values[done]
+
+    def set_rows(self) -> tuple[Codes, Values]:
+        """Those of them in which every lever was set: what additive fits and checks rest on."""
+        done = self.set_order
         return self.batch.codes[done], self.values[done]
+
+    @property
+    def set_order(self) -> Numbers:
+        """Which rows have an outcome and set every lever."""
+        done = self.told_order
+        return done if self.observed is None else done[(self.batch.codes[done] >= 0).all(axis=1)]
+
+    @property
+    def as_run(self) -> Batch:
+        """The batch of a complete block, with the levels that nature took."""
+        return self.batch if self.observed is None else self.batch.observed(self.observed)
 
     def copy(self) -> "Block":
         """A block that stays as it is when this one goes on."""
-        return replace(self, values=self.values.copy(), holders=self.holders.copy())
+        observed = None if self.observed is None else self.observed.copy()
+        return replace(self, values=self.values.copy(), holders=self.holders.copy(), observed=observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +175,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A corrected outcome, with who, when and why, and what it changed."""
+    """A corrected outcome, with who, when and why, and what it changed.
+
+    `observed` has the levers whose level was corrected too, each with the level before and the one now.
+    """
 
     trial: int
     before: float
@@ -155,6 +187,7 @@ class Correction:
     who: str
     at: float
     changes: tuple[str, ...] = ()
+    observed: tuple[tuple[str, Level, Level], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +403,8 @@ class StudyState:
         self.fresh = first
         self.again.clear()
         holders = np.arange(first, first + n)
-        self.blocks.append(Block(event.batch, first, np.full(n, np.nan), holders, n))
+        observed = None if event.batch.is_global else event.batch.codes.copy()
+        self.blocks.append(Block(event.batch, first, np.full(n, np.nan), holders, n, observed=observed))
 
     def _asked(self, event: events.Asked, at: float) -> None:
         lease = len(self.leases)
@@ -396,6 +430,8 @@ class StudyState:
         block = self.blocks[-1]
         rows = self.trials.row[event.trials]
         block.values[rows] = event.values
+        if event.observed is not None and block.observed is not None:
+            block.observed[rows] = self.spec.contract(event.observed)
         holders = block.holders[rows]
         others = holders[holders != event.trials]
         self.trials.state[others] = TrialState.ABANDONED
@@ -424,6 +460,12 @@ class StudyState:
     def _corrected(self, event: events.Corrected, record: Record) -> None:
         block, row = self.blocks[self.trials.block[event.trial]], self.trials.row[event.trial]
         block.values[row] = event.value
+        observed: tuple[tuple[str, Level, Level], ...] = ()
+        if event.observed is not None and block.observed is not None:
+            before = self.spec.expand(block.observed[row : row + 1])[0].tolist()
+            block.observed[row] = self.spec.contract(np.array([event.observed], dtype=np.int16))[0]
+            pairs = zip(self.spec.space.factors, before, event.observed, strict=True)
+            observed = tuple((f.name, f.levels[was], f.levels[now]) for f, was, now in pairs if was != now)
         if self.trials.state[event.trial] == TrialState.EXCLUDED:  # which counts again, so nobody need run it once more
             if block.holders[row] != event.trial:
                 self.trials.state[block.holders[row]] = TrialState.ABANDONED
@@ -433,7 +475,8 @@ class StudyState:
             block.n_missing -= 1
             self.exclusions = [one for one in self.exclusions if one.trial != event.trial]
         self.excluded_last = False
-        self.corrections.append(Correction(event.trial, event.before, event.value, event.reason, record.who, record.at))
+        made = Correction(event.trial, event.before, event.value, event.reason, record.who, record.at)
+        self.corrections.append(replace(made, observed=observed))
 
     def _revised(self, event: events.Revised) -> None:
         self.known[event.first + 1 :] = event.states

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Level
+from levers.core.space import Codes, Level
 from levers.core.validation import check_count, check_positive
 from levers.errors import (
     InvalidSettingError,
     NotFinishedError,
+    ObservedLevelError,
     RepeatedKeyError,
     StudyError,
     SurprisingOutcomesError,
@@ -43,15 +44,27 @@ from levers.studies.events import (
 from levers.studies.log import StudyLog, Transaction
 from levers.studies.outcomes import (
     Accepted,
+    Observed,
     Surprise,
     check_correctable,
     check_running,
     check_told,
+    corrected_levels,
     new_outcomes,
     past_runs,
+    taken_levels,
     whole_numbers,
 )
-from levers.studies.run import AnyStudy, Outcomes, check_corrections, check_reason, outcome_pairs, trial_number
+from levers.studies.run import (
+    AnyStudy,
+    ByTrial,
+    Outcomes,
+    check_corrections,
+    check_reason,
+    observed_levels,
+    outcome_pairs,
+    trial_number,
+)
 from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
@@ -292,34 +305,43 @@ class Study(AnyStudy):
                 transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
             return due
 
-    def tell_many(self, outcomes: Outcomes, *, insist: bool = True) -> int:
+    def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new.
+
+        `observed` has, for each trial that left levers alone (`trial.params.free`), the level that each of them took.
 
         Outcomes far from what the runs so far lead one to expect are stored with a `SurprisingOutcomeWarning`; without
         `insist` they are refused, as a `SurprisingOutcomesError`, and nothing is stored.
         """
         told = outcome_pairs(outcomes)
-        return self.tell_arrays([t for t, _ in told], [v for _, v in told], insist=insist)
+        levels = observed_levels(observed)
+        return self.tell_arrays([t for t, _ in told], [v for _, v in told], observed=levels, insist=insist)
 
-    def tell_arrays(self, trials: ArrayLike, values: ArrayLike, *, insist: bool = True) -> int:
+    def tell_arrays(
+        self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
+    ) -> int:
         """Like `tell_many`, from an array of trial numbers and one of outcomes."""
-        return len(self.accept(trials, values, insist=insist).trials)
+        return len(self.accept(trials, values, observed=observed, insist=insist).trials)
 
-    def accept(self, trials: ArrayLike, values: ArrayLike, *, insist: bool = True) -> Accepted:
+    def accept(
+        self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
+    ) -> Accepted:
         """Like `tell_arrays`; returns what was new."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
         with self.writing() as transaction:
-            accepted = new_outcomes(transaction.state, which, y)
+            taken = taken_levels(transaction.state.spec.space, which.tolist(), observed)
+            accepted = new_outcomes(transaction.state, which, y, taken)
             problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-                raise TrialError(f"{problems[0][1]}{more}; nothing was stored")
+                kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                raise kind(f"{problems[0][1]}{more}; nothing was stored")
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:
                 raise SurprisingOutcomesError.of(flags)
-            self.take(transaction, accepted.trials, accepted.values)
+            self.take(transaction, accepted.trials, accepted.values, accepted.observed)
         self.warn_of(flags, stacklevel=6)
         return replace(accepted, flags=flags)
 
@@ -338,12 +360,14 @@ class Study(AnyStudy):
         if flags and self.warns:
             warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
 
-    def take(self, transaction: Transaction, trials: Numbers, values: Values) -> None:
-        """Store outcomes that were checked, and whatever follows from them."""
+    def take(self, transaction: Transaction, trials: Numbers, values: Values, observed: Codes | None = None) -> None:
+        """Store outcomes that were checked, with the levels of levers that were left alone, and what follows."""
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
+        levels = None if observed is None else observed[~without]
         for begin in range(0, len(told), CHUNK):
-            transaction.write(Told(told[begin : begin + CHUNK], y[begin : begin + CHUNK]))
+            part = slice(begin, begin + CHUNK)
+            transaction.write(Told(told[part], y[part], None if levels is None else levels[part]))
         if without.any():
             check_running(transaction.state, trials[without].tolist())
             transaction.write(Failed(trials[without], "the outcome was not a number"))
@@ -406,14 +430,19 @@ class Study(AnyStudy):
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
 
-    def correct_many(self, outcomes: Outcomes, reason: str) -> list[Correction]:
-        """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
+        """Correct several outcomes at once, all or none; decisions are taken again once, after the last.
+
+        `observed` corrects the levels that levers took which were left alone; the outcome may then stay the same.
+        """
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
         with self.writing() as transaction:
-            for number, value in wanted:
-                before = check_correctable(transaction.state, number, value)
-                transaction.write(Corrected(number, before, value, reason))
+            taken = taken_levels(self.space, [number for number, _ in wanted], observed_levels(observed))
+            for i, (number, value) in enumerate(wanted):
+                levels = corrected_levels(transaction.state, number, None if taken is None else taken[i])
+                before = check_correctable(transaction.state, number, value, same=levels is not None)
+                transaction.write(Corrected(number, before, value, reason, levels))
             self._decide_again(transaction, [number for number, _ in wanted])
             return transaction.state.corrections[-len(wanted) :]
 

@@ -52,7 +52,7 @@ def following_events(state: StudyState) -> list[Event]:
 
 def _told(spec: StudySpec, known: Any, block: Block) -> Any:
     """What is known after a complete block. The rows in the log are its design."""
-    return spec.solver.tell_block(known, block.batch, spec.sign * block.values)
+    return spec.solver.tell_block(known, block.as_run, spec.sign * block.values)
 
 
 def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
@@ -75,10 +75,13 @@ def _absorbed(
 
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
-    """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes."""
+    """All runs of a study as imports of another, block by block: each block's rows were chosen before its outcomes.
+
+    Past runs have to be set, so those that left a lever alone are not among them.
+    """
     found: list[Event] = list(state.past)
     for i, block in enumerate(state.blocks):
-        codes, values = block.told_rows()
+        codes, values = block.set_rows()
         if block.role != SET_ASIDE and len(values):
             found.append(Imported(state.spec.expand(codes), values, f"round {i + 1} of {name}"))
     return found

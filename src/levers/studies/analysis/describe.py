@@ -3,9 +3,12 @@
 from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict
+from levers.core.space import Assignment, Level
 from levers.studies import events
 from levers.studies.analysis.estimates import Gain
 from levers.studies.events import Event, Numbers
+from levers.studies.sheets.cells import level_text
+from levers.studies.spec import LEAVE_ALONE
 
 BLOCK = "block"
 """The stage of algorithms that have only one. It tells people nothing, since all runs come in rounds."""
@@ -39,7 +42,8 @@ def words(event: Event) -> str:
         case events.Expired():
             return f"the deadline of {_trials(event.trials)} passed"
         case events.Corrected():
-            return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{_because(event.reason)}"
+            levels = "" if event.observed is None else ", and what a lever took that was left alone"
+            return f"corrected trial {event.trial}: {event.before:g} -> {event.value:g}{levels}{_because(event.reason)}"
         case events.Revised():
             changes = "; ".join(event.changes) or "no decision changes"
             return f"decided again from round {event.first + 1} on: {changes}"
@@ -56,6 +60,42 @@ def words(event: Event) -> str:
             return f"restated {'; '.join(event.changes)}{_because(event.reason)}"
         case events.Imported():
             return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
+
+
+def setting_words(params: Assignment, between: str = ", ") -> str:
+    """A setting as people read it, with what is left alone.
+
+    >>> from levers.core.space import FREE, Space
+    >>> setting_words(Space.of({"heat": ["low", "high"], "speed": [1, 2]}).assignment([0, FREE]))
+    'heat=low, speed: leave alone'
+    """
+    parts = (
+        f"{name}={level_text(params[name])}" if name in params else f"{name}: {LEAVE_ALONE}"
+        for name in params.space.names
+    )
+    return between.join(parts)
+
+
+def enough_words(verdict: Verdict) -> str | None:
+    """The levers that it is enough to set, where the verdict names some and not all; None else.
+
+    The reduced intervention on the parents that were found (second half of the paper's parent theorem).
+
+    >>> from levers.core.space import Space
+    >>> setting = Space.of({"heat": ["low", "high"], "speed": [1, 2]}).assignment([0, 1])
+    >>> enough_words(Verdict("cfs", setting, 10, 0.5, 0.1, "", parents=("heat",)))
+    'it is enough to set: heat=low; the levers not named were not shown to matter'
+    """
+    reduced = on_parents(verdict)
+    if not reduced or len(reduced) >= len(verdict.assignment):
+        return None
+    listed = ", ".join(f"{name}={level_text(level)}" for name, level in reduced.items())
+    return f"it is enough to set: {listed}; the levers not named were not shown to matter"
+
+
+def on_parents(verdict: Verdict) -> dict[str, Level] | None:
+    """The reduced intervention; None where nobody looked for the levers that matter."""
+    return None if verdict.parents is None else verdict.on_parents
 
 
 def stage_words(stage: str) -> str:

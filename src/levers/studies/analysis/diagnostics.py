@@ -197,12 +197,12 @@ def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity
 
 
 def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
-    """The runs that count, imported ones first, then in the order of telling."""
+    """The runs that count and set every lever, imported ones first, then in the order of telling."""
     parts: list[tuple[Any, ...]] = []
     n_groups = 0
     for b, block in enumerate(state.blocks):
         if block.role != SET_ASIDE and (with_open or block.role != OPEN):
-            done = np.flatnonzero(~np.isnan(block.values))
+            done = block.set_order
             trial, where = block.holders[done], np.full(len(done), b)
             ends = np.cumsum(state.spec.solver.block_lengths(state.known[-1], block.n_runs))
             group = n_groups + np.searchsorted(ends, done, side="right")

@@ -18,7 +18,7 @@ from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import LEVEL, FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
-from levers.core.space import Codes
+from levers.core.space import FREE, Codes
 from levers.studies.state import StudyState
 
 _MOST_WITH_CONSTANTS = 2_000
@@ -53,13 +53,16 @@ class Gain:
 
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
-    """The runs whose outcomes count, as level positions (of the merged space) and outcomes as told."""
+    """The runs whose outcomes count, as level positions (of the merged space) and outcomes as told.
+
+    Runs that left a lever alone are not among them: the additive model is about what is set.
+    """
     runs = [(np.zeros((0, state.spec.inner.n_factors), dtype=np.int16), np.zeros(0)), *_by_block(state)]
     return np.concatenate([codes for codes, _ in runs]), np.concatenate([values for _, values in runs])
 
 
 def _by_block(state: StudyState) -> list[tuple[Codes, NDArray[np.float64]]]:
-    runs = [block.told_rows() for block in state.counted]
+    runs = [block.set_rows() for block in state.counted]
     return runs + [(state.spec.contract(past.codes), past.values) for past in state.past]
 
 
@@ -184,11 +187,13 @@ class Estimates:
     def prediction(self, levels: tuple[int, ...]) -> tuple[float, float, float] | None:
         """The mean outcome to expect at a setting, with a 95 % interval; None when the runs do not determine it.
 
+        They do not where a lever is left alone: what nature does is not in the additive model.
+
         y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2:
         in a block like the average of those so far. The interval is Scheffe's: it holds for all settings at once, so
         also for one chosen because it looks best.
         """
-        if self.fitted is None or self._noise is None:
+        if self.fitted is None or self._noise is None or FREE in levels:
             return None
         moments = self.fitted.fit.moments
         weights = self._at(levels) - moments.level_counts / moments.n_runs

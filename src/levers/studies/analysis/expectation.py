@@ -54,7 +54,8 @@ def surprises(
     """Which outcomes of trials of the open block would be a surprise, before they are stored.
 
     Each is compared with all others, or with an `outlook`, which is of those before. A number that was stored before is
-    no surprise: whoever stored it was asked. Outcomes of NaN are none.
+    no surprise: whoever stored it was asked. Outcomes of NaN are none. The fit says nothing of runs that leave levers
+    alone, so these are compared with how the outcomes before lie.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.2, noise_sd=1.0, seed=1)
@@ -67,6 +68,10 @@ def surprises(
     trials, values = trials[told], values[told]
     if not len(values) or not state.blocks:
         return ()
+    alone = (state.blocks[-1].batch.codes[state.trials.row[trials]] < 0).any(axis=1)
+    if alone.any():
+        left, others = _of_left_alone(state, trials[alone], values[alone], outlook), ~alone
+        return (*surprises(state, trials[others], values[others], outlook), *left)
     choices = state.choices if outlook is None else outlook.choices
     rows = choices.rows(state.blocks[-1].batch.codes[state.trials.row[trials]])
     if outlook is None:
@@ -75,6 +80,14 @@ def surprises(
         limits = outlook.runs.limits(rows, len(outlook.runs.codes) + state.n_complete - outlook.n_runs + len(values))
     found = _far(state, values, limits)
     return tuple(_surprise(int(trials[i]), values, limits, i) for i in found)
+
+
+def _of_left_alone(state: StudyState, trials: Numbers, values: Values, outlook: Outlook | None) -> tuple[Surprise, ...]:
+    """Surprises among runs that leave levers alone, by the middle and the spread of the runs before."""
+    runs = (Outlook.of(state) if outlook is None else outlook).runs
+    centre, half = runs.spreads(np.zeros(len(values), dtype=np.int64))
+    limits = Limits(centre, half, np.zeros(len(values), dtype=np.bool_))
+    return tuple(_surprise(int(trials[i]), values, limits, i) for i in _far(state, values, limits))
 
 
 def past_surprises(

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from levers.core.codec import to_json
-from levers.core.space import Level
+from levers.core.space import FREE, Level
 from levers.errors import InvalidSettingError, SheetError
 from levers.studies.events import Numbers, Values
 from levers.studies.sheets.files import target_of, whole_file
-from levers.studies.sheets.runs import sheet_columns, trial_codes
+from levers.studies.sheets.runs import had_codes, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
 from levers.studies.state import StudyState, TrialState
 
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 
 def trials_frame(state: StudyState) -> pl.DataFrame:
-    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times."""
+    """One row per trial: number, block, stage, state, a column for each factor, outcome, worker, times.
+
+    A lever that was left alone has no level there; the column `observed:heat` says which one it took.
+    """
     table, n = state.trials, state.trials.n_trials
     blocks = table.block[:n]
     codes, outcome = trial_codes(state, np.arange(n)), trial_outcomes(state, np.arange(n))
     complete = table.state[:n] == TrialState.COMPLETE
+    had = had_codes(state, np.arange(n)) if state.spec.free else codes
     names = np.array([s.name for s in TrialState])
     stages = np.array([block.batch.stage for block in state.blocks] or [""])
     workers = pl.Series([lease.worker for lease in state.leases] or [""], dtype=pl.String)
@@ -40,6 +44,9 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
     }
     for k, factor in enumerate(state.spec.space.factors):
         columns[factor.name] = level_column(factor.levels, codes[:, k])
+        if factor.name in state.spec.free:
+            alone = complete & (codes[:, k] == FREE)
+            columns[f"observed:{factor.name}"] = level_column(factor.levels, np.where(alone, had[:, k], FREE))
     columns |= {
         "outcome": pl.Series(outcome).fill_nan(None),
         "worker": workers.gather(lease).set(pl.Series(never), None),
@@ -65,11 +72,11 @@ def as_pandas(frame: pl.DataFrame) -> Any:
 
 
 def level_column(levels: tuple[Level, ...], codes: "np.ndarray[tuple[int], np.dtype[np.int16]]") -> pl.Series:
-    """A factor's levels by position: as numbers when all are numbers, else as text."""
+    """A factor's levels by position, null where it has none (FREE): as numbers when all are numbers, else as text."""
     kinds = {type(level) for level in levels}
     if len(kinds) > 1:
         levels = tuple(map(float if kinds <= {int, float} else str, levels))
-    return pl.Series(levels).gather(pl.Series(codes))
+    return pl.Series([*levels, None]).gather(pl.Series(np.where(codes == FREE, len(levels), codes)))
 
 
 def _times(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> pl.Series:

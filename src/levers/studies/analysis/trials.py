@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levers.core.space import FREE
 from levers.errors import InvalidSettingError
 from levers.studies.analysis.tables import trial_outcomes
 from levers.studies.events import Numbers
 from levers.studies.sheets.cells import level_texts
+from levers.studies.spec import reads_alone
 from levers.studies.state import StudyState, TrialState
 
 COLUMNS = ("trial", "block", "stage", "state", "outcome", "worker", "asked_at", "told_at")
@@ -25,7 +27,8 @@ Column = NDArray[Any]
 class TrialFilter:
     """Which trials, and in which order.
 
-    `state` is one of STATES. With `factor` and `level` only those at this level, written as in a sheet. `worker` is who
+    `state` is one of STATES. With `factor` and `level` only those at this level, written as in a sheet, or those that
+    `leave alone` the factor. `worker` is who
     has or had it, `block` the block as people count it, from 1; None is any. `sort` is one of COLUMNS or the name of a
     factor; `factor:` before the name makes it a factor even if it is called like a column.
     """
@@ -76,9 +79,10 @@ def _fits(state: StudyState, wanted: TrialFilter) -> NDArray[np.bool_]:
     if wanted.factor is not None and wanted.level is not None:
         k = state.spec.space.position(wanted.factor)
         texts = level_texts(state.spec.space.factors[k])
-        if wanted.level not in texts:
+        alone = wanted.factor in state.spec.free and reads_alone(wanted.level)
+        if wanted.level not in texts and not alone:
             raise InvalidSettingError(f"{wanted.level[:60]!r} is not a level of {wanted.factor[:60]!r}")
-        fits &= level_codes_of(state, k) == texts.index(wanted.level)
+        fits &= level_codes_of(state, k) == (FREE if alone else texts.index(wanted.level))
     return fits
 
 
@@ -91,7 +95,7 @@ def _sort_key(state: StudyState, sort: str, found: Numbers) -> tuple[Column, NDA
             known = ", ".join(COLUMNS)
             raise InvalidSettingError(f"trials cannot be sorted by {sort[:60]!r}; there are {known}, and the factors")
         codes = level_codes_of(state, state.spec.space.position(factor))[found]
-        return codes.astype(np.int64), none_missing
+        return codes.astype(np.int64), codes == FREE
     leases = table.lease[found]
     if sort == "worker":
         names = [lease.worker for lease in state.leases]
@@ -114,7 +118,7 @@ def _sort_key(state: StudyState, sort: str, found: Numbers) -> tuple[Column, NDA
 
 
 def level_codes_of(state: StudyState, k: int) -> NDArray[np.int16]:
-    """The level position of one factor in each trial, whoever merged factors along the way."""
+    """The level position at which each trial sets one factor, whoever merged factors along the way; FREE if none."""
     columns = [state.spec.expand(block.batch.codes)[:, k] for block in state.blocks]
     below_each_other: NDArray[np.int16] = np.concatenate([np.zeros(0, dtype=np.int16), *columns])
     return below_each_other[state.rows_of(np.arange(state.trials.n_trials))]

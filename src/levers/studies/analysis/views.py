@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Remark, Verdict
-from levers.core.merging import Merging
 from levers.core.model.ordinary import FactorTest
-from levers.core.space import Assignment
+from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
-from levers.studies.analysis.describe import several
+from levers.studies.analysis.describe import setting_words, several
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
-from levers.studies.sheets.cells import level_text
-from levers.studies.state import StudyState, Trial, TrialState
+from levers.studies.outcomes import is_correctable, levels_of_run
+from levers.studies.spec import StudySpec
+from levers.studies.state import OPEN, StudyState, Trial, TrialState
 from levers.studies.transitions import with_excluded
 
 MANY_RUNS = 50_000
@@ -71,7 +71,8 @@ class Best:
     If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
     where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
     setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
-    this one too. `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
+    this one too. Where the setting leaves levers alone (`params.free`) neither is known by the additive fit.
+    `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
     contradict what all of it rests on; `Status.doubts` says which.
     """
 
@@ -140,7 +141,21 @@ def trial(state: StudyState, number: int) -> Trial:
         asked_at=lease and lease.at,
         deadline=lease and lease.deadline,
         told_at=float(table.told_at[number]) if complete else None,
+        observed=_observed(state, number) if found.observed is not None and now in _HAS_LEVELS else None,
     )
+
+
+_HAS_LEVELS = (TrialState.COMPLETE, TrialState.EXCLUDED)
+
+
+def _observed(state: StudyState, number: int) -> Assignment | None:
+    """What levers took that a trial left alone, by their names; None where it left none, or its run was made again."""
+    space, block = state.spec.space, state.blocks[state.trials.block[number]]
+    free = state.spec.assignment(block.batch.codes[state.trials.row[number]]).free
+    if not free or not is_correctable(state, number):
+        return None
+    places = [space.position(name) for name in free]
+    return space.subspace(places).assignment(levels_of_run(state, number)[places])
 
 
 def running(state: StudyState) -> Numbers:
@@ -173,9 +188,16 @@ def status(name: str, state: StudyState) -> Status:
         updated_at=state.updated_at,
         note=None if state.doubts else _advice(state, to_go.likely),
         n_excluded=len(state.exclusions),
-        n_checked=state.checked_runs[-1] if state.checked_runs else 0,
+        n_checked=_n_checked(state),
         doubts=doubts(state),
     )
+
+
+def _n_checked(state: StudyState) -> int:
+    """Runs that were checked at the last look: those that left a lever alone are none of them."""
+    if not state.checked_runs:
+        return 0
+    return state.checked_runs[-1] - sum(len(b.told_order) - len(b.set_order) for b in state.counted if b.role != OPEN)
 
 
 def standing(state: StudyState) -> str:
@@ -226,9 +248,10 @@ def verdict(state: StudyState) -> Verdict | None:
     estimates = Estimates.of(state)
     if state.spec.is_merged:
         p_values = _by_lever(state, estimates.part_tests())
-        return replace(_in_outer_space(found, state.spec.merging), p_values=p_values)
+        return replace(_in_outer_space(found, state.spec), p_values=p_values)
     chosen = enumerate(found.assignment.codes)
-    spans = [tuple(estimates.usual(k, j, _losses(found, estimates, k, j))) for k, j in chosen]
+    against = [(k, _compared_with(found, estimates, k) if j == FREE else j) for k, j in chosen]
+    spans = [tuple(estimates.usual(k, j, _losses(found, estimates, k, j))) for k, j in against]
     p_values = tuple(test and test.p_value for test in estimates.part_tests())
     return replace(found, p_values=p_values, usual_intervals=tuple(spans))
 
@@ -244,19 +267,20 @@ def _by_lever(state: StudyState, tests: Iterable[FactorTest | None]) -> tuple[fl
     return tuple(found[k] for k in range(spec.space.n_factors))
 
 
-def _in_outer_space(found: Verdict, merging: Merging) -> Verdict:
+def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
     """A verdict on merged factors in terms of the real ones. What each merged level loses is in `effects`."""
+    merging = spec.merging
     members = {
         merging.inner.names[i]: [merging.outer.names[k] for k in group] for i, group in enumerate(merging.groups)
     }
     parents = None if found.parents is None else tuple(name for merged in found.parents for name in members[merged])
-    setting = merging.assignment(found.assignment.codes)
+    setting = spec.assignment(found.assignment.codes)
     return replace(found, assignment=setting, parents=parents, effects=(), intervals=(), eliminations=(), problem=None)
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.checked_runs and not state.doubts:
-        n_runs = state.checked_runs[-1] + sum(len(past.values) for past in state.past[: state.n_past_used])
+        n_runs = _n_checked(state) + sum(len(past.values) for past in state.past[: state.n_past_used])
         runs = several(n_runs, "run was", "runs were")
         text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
         if n_runs <= state.choices.n_parameters + 1:
@@ -310,8 +334,7 @@ def _without(state: StudyState) -> Remark:
     if counted is not None and found is not None:
         promise = "in doubt" if checks.doubts(counted[0]) else found.promise
         same = found.assignment.codes == _final(state).assignment.codes
-        levels = state.spec.assignment(found.assignment.codes).items()
-        other = "the same setting" if same else ", ".join(f"{name}={level_text(level)}" for name, level in levels)
+        other = "the same setting" if same else setting_words(state.spec.assignment(found.assignment.codes))
         text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {promise}"
     return Remark("excluded", text, trials=which)
 
@@ -337,17 +360,26 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> list[Effec
     rows = []
     for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
+        alone = leader == FREE  # then levels are compared with the best of them, and none of them is chosen
+        leader = _compared_with(found, estimates, k) if alone else leader
         losses = _losses(found, estimates, k, leader) or [None] * factor.n_levels
         counts = estimates.counts(k) or [0] * factor.n_levels
         spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
-            standing = "ruled out" if (k, j) in gone else lead if j == leader else rest
+            standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
             low, high = spans[j] or (None, None)
             usual_low, usual_high = usual[j] or (None, None)
             row = EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j)))
             rows.append(replace(row, usual_low=usual_low, usual_high=usual_high, p_value=test and test.p_value))
     return rows
+
+
+def _compared_with(found: Verdict | None, estimates: Estimates, k: int) -> int:
+    """The level that those of a lever which is left alone are compared with: the one that is best among them."""
+    losses = found.effects[k] if found is not None and found.effects else ()
+    best = estimates.leaders[k] if estimates.leaders else 0
+    return next((j for j, loss in enumerate(losses) if loss == 0), best)
 
 
 def _losses(found: Verdict | None, estimates: Estimates, k: int, leader: int) -> list[float | None]:
@@ -368,7 +400,7 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     levels = estimates.leaders if found is None else found.assignment.codes
     predicted, low, high = estimates.prediction(levels) or (None, None, None)
     baseline = state.spec.inner_baseline
-    gain = None if baseline is None else estimates.gain(tuple(levels), baseline)
+    gain = None if baseline is None or FREE in levels else estimates.gain(tuple(levels), baseline)
     chosen = state.spec.assignment(levels)
     return Best(chosen, _within(state, found), predicted, low, high, gain, bool(doubts(state)))
 
@@ -425,8 +457,10 @@ def evidence(state: StudyState, estimates: Estimates | None = None) -> list[Fact
     shown = () if found is None or found.parents is None else found.parents
     rows = []
     for k, factor in enumerate(spec.inner.factors):
+        leader = found.assignment.codes[k] if found is not None else FREE
+        leader = _compared_with(found, estimates, k) if leader == FREE else leader
         best = (
-            _proof(found.assignment.codes[k], found.effects[k], found.intervals[k])
+            _proof(leader, found.effects[k], found.intervals[k])
             if found is not None and proven
             else _description(estimates, k)
         )

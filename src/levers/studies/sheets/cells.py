@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.space import Factor
+from levers.core.space import FREE, Factor
 from levers.errors import InvalidSettingError, SheetError
+from levers.studies.spec import reads_alone
 
 if TYPE_CHECKING:
     import polars as pl  # takes a while to import, and what a person types is read without it
 
+LEFT_ALONE = "left alone"
+"""What people read of a lever that a run did not set; before the run it is LEAVE_ALONE."""
 MAX_LISTED = 20
 """How many wrong rows an error lists; the others are counted."""
 
@@ -151,8 +154,9 @@ def trimmed(text: str) -> str:
     return text.strip().replace("\r\n", "\n").replace("\r", "\n")
 
 
-EMPTY, UNKNOWN = -2, -3
-"""Codes of a cell that holds no level. Not FREE, which is a column that the sheet does not have."""
+EMPTY, UNKNOWN, ALONE = -2, -3, -4
+"""Codes of a cell that holds no level: nothing, something else, or that the lever is left alone. Not FREE, which is a
+column that the sheet does not have. A lever that was left alone and took level i has the code ALONE - 1 - i."""
 
 NEAR = 1e-8
 """How much of itself a number may lose in a spreadsheet that keeps only the digits it shows."""
@@ -191,14 +195,49 @@ def level_codes(cells: "pl.Series", factor: Factor) -> NDArray[np.int16]:
     >>> import polars as pl
     >>> level_codes(pl.Series([" 2,5", "1.0", "high", ""]), Factor("dose", [1, 2.5])).tolist()
     [1, 0, -3, -2]
+    >>> level_codes(pl.Series(["Leave alone", "left alone: 2.5", "left alone: 9"]), Factor("dose", [1, 2.5])).tolist()
+    [-4, -6, -3]
     """
     import polars as pl
 
-    find = level_finder(factor)
+    level = level_finder(factor)
+
+    def find(text: str) -> int:
+        code = level(text)
+        return _alone(text, level) if code == UNKNOWN else code
+
     unique = cells.unique()
     codes = pl.Series([find(text) for text in unique], dtype=pl.Int16)
     found = cells.replace_strict(unique, codes, return_dtype=pl.Int16)
     return np.asarray(found.to_numpy(), dtype=np.int16)
+
+
+def _alone(cell: str, find: Callable[[str], int]) -> int:
+    """The code of a cell that says that its lever is, or was, left alone; UNKNOWN for any other."""
+    if reads_alone(cell):
+        return ALONE
+    before, colon, level = cell.partition(":")
+    code = find(level) if colon and " ".join(before.split()).casefold() == LEFT_ALONE else UNKNOWN
+    return ALONE - 1 - code if code >= 0 else UNKNOWN
+
+
+def taken_codes(codes: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The levels that cells say levers had, whether or not they say that these were left alone; FREE for no level.
+
+    >>> taken_codes(np.array([[1, ALONE, ALONE - 3, FREE]], dtype=np.int16)).tolist()
+    [[1, -1, 2, -1]]
+    """
+    found: NDArray[np.int16] = np.where(codes < ALONE, ALONE - 1 - codes, np.where(codes < 0, FREE, codes))
+    return found.astype(np.int16)
+
+
+def left_alone_text(level: str) -> str:
+    """The cell of a lever that was left alone and took this level.
+
+    >>> left_alone_text("low")
+    'left alone: low'
+    """
+    return f"{LEFT_ALONE}: {level}"
 
 
 def level_finder(factor: Factor) -> Callable[[str], int]:

@@ -3,6 +3,7 @@
 import os
 import stat
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from levers.core.space import FREE, Codes, Factor, Space
 from levers.errors import SheetError
 from levers.studies.sheets.cells import (
+    ALONE,
     EMPTY,
     MAX_LISTED,
     UNKNOWN,
@@ -37,6 +39,8 @@ _ZIP, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 @dataclass(frozen=True, eq=False)
 class Sheet:
     """The rows of a sheet: line numbers in the file, trial numbers, level positions, outcomes.
+
+    A cell that says that its lever is or was left alone has a code of its own (`cells.ALONE`).
 
     `studies` are the stamps that say which study each row is of, empty where there is none. What is wrong with other
     rows is in `wrong`; `problem` says why the sheet as a whole cannot be of a study with these factors.
@@ -71,7 +75,8 @@ def read_sheet(
 ) -> Sheet:
     """Read a .csv, .tsv or .xlsx file, whatever program and country it was saved in.
 
-    `need_trials=False` is for past data: rows need no trial number, but a level for every factor. A column of trial
+    `need_trials=False` is for past data: rows need no trial number, but a level for every factor, which was set. A
+    column of trial
     numbers is read, and checked, whenever there is one. `name` is how messages call the file, if not by its path.
     Without `check` wrong rows are left out and told in the sheet, for whoever finds more that is wrong.
 
@@ -91,7 +96,7 @@ def read_sheet(
     except (OSError, SheetError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         raise SheetError(f"cannot read {name or repr(os.fspath(path))}: {reason}") from error
-    sheet = _interpreted(space, columns, table)
+    sheet = _interpreted(space, columns, table, may_be_alone=need_trials)
     if check:
         if sheet.problem:
             raise SheetError(f"cannot read {name or repr(os.fspath(path))}: {sheet.problem}")
@@ -119,7 +124,7 @@ def _table(path: str | os.PathLike[str], space: Space, need_trials: bool) -> tup
     return read_delimited(utf8(data), space, need_trials=need_trials)
 
 
-def _interpreted(space: Space, columns: Columns, table: Table) -> Sheet:
+def _interpreted(space: Space, columns: Columns, table: Table, *, may_be_alone: bool) -> Sheet:
     """Texts to numbers and codes; rows without a single entry are left out, wrong ones too, with the reasons."""
     trials = None
     studies = None if columns.study is None else table.cells.pop(columns.study).str.strip_chars()
@@ -136,6 +141,8 @@ def _interpreted(space: Space, columns: Columns, table: Table) -> Sheet:
             codes[:, k] = level_codes(cells, factor)
             blank &= codes[:, k] == EMPTY
             faults += _level_faults(cells, codes[:, k], factor)
+            if not may_be_alone:
+                faults.append(Fault(np.flatnonzero(codes[:, k] <= ALONE), partial(_was_alone, factor.name)))
     if columns.trial is not None:
         trials, trial_faults = trial_numbers(table.cells.pop(columns.trial), table.lines)
         faults += trial_faults
@@ -153,6 +160,10 @@ def _interpreted(space: Space, columns: Columns, table: Table) -> Sheet:
         problems,
         columns.problem,
     )
+
+
+def _was_alone(name: str, place: int) -> str:
+    return f"factor {shown(name)} was left alone; past runs must have been set, so leave this row out"
 
 
 def _level_faults(cells: pl.Series, codes: NDArray[np.int16], factor: Factor) -> list[Fault]:

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from levers.core.space import Codes
+from levers.core.space import FREE, Codes, Level, with_taken
 from levers.errors import LeversError, SheetError, SurprisingOutcomesError
 from levers.studies.events import Numbers, Values
-from levers.studies.outcomes import Surprise, check_correctable, new_outcomes, outcome_number
-from levers.studies.sheets.cells import MAX_LISTED, plain, raise_rows, shown
+from levers.studies.outcomes import (
+    Surprise,
+    check_correctable,
+    corrected_levels,
+    new_outcomes,
+    outcome_number,
+)
+from levers.studies.sheets.cells import ALONE, MAX_LISTED, listed, plain, raise_rows, shown, taken_codes
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.write import SheetColumns, check_writable, write_sheet
+from levers.studies.spec import LEAVE_ALONE
 from levers.studies.state import Correction, StudyState, TrialState
 
 if TYPE_CHECKING:
@@ -109,6 +116,19 @@ def _check_overwritable(study: "Study", path: Path) -> None:
     typed = zip(sheet.trials[sheet.filled].tolist(), sheet.outcomes[sheet.filled].tolist(), strict=True)
     if any(study.trial(number).value != value for number, value in typed):
         raise filled_in
+    if _says_taken(study.state, sheet):
+        what = "levels in it that levers took, and no outcome beside them"
+        raise SheetError(f"{path} has {what}; fill it in, and `{first}`, or choose another file")
+
+
+def _says_taken(state: StudyState, sheet: Sheet) -> bool:
+    """Whether somebody wrote down what a lever took that was left alone, in a run that was not told yet."""
+    assert sheet.trials is not None  # see tell_sheet
+    if not state.spec.free:
+        return False
+    told = state.trials.state[sheet.trials] == TrialState.COMPLETE
+    taken = (trial_codes(state, sheet.trials) == FREE) & (taken_codes(sheet.codes) >= 0)
+    return bool((taken.any(axis=1) & ~told).any())
 
 
 def write_asked(study: "Study", trials: Numbers, path: str | os.PathLike[str]) -> int:
@@ -138,13 +158,15 @@ def tell_sheet(study: "Study", path: AnySheet, *, insist: bool = True) -> SheetR
     filled = np.flatnonzero(sheet.filled)
     with study.writing() as transaction:
         problems = _check_study(study.name, transaction.state, sheet) + _wrong_settings(transaction.state, sheet)
-        accepted = new_outcomes(transaction.state, sheet.trials[filled], sheet.outcomes[filled])
-        problems += [(int(sheet.lines[filled[i]]), reason) for i, reason in accepted.problems]
+        taken, wrong = _taken(transaction.state, sheet), {line for line, _ in problems}
+        accepted = new_outcomes(transaction.state, sheet.trials[filled], sheet.outcomes[filled], taken)
+        found = [(int(sheet.lines[filled[i]]), i, reason) for i, reason in accepted.problems]
+        problems += [(line, why) for line, i, why in found if line not in wrong or i not in accepted.unobserved]
         _raise_all(sheet, problems)
         flags = study.surprises(transaction.state, accepted.trials, accepted.values)
         if flags and not insist:
             raise SurprisingOutcomesError.of(flags)
-        study.take(transaction, accepted.trials, accepted.values)
+        study.take(transaction, accepted.trials, accepted.values, accepted.observed)
     n_new, n_late = len(accepted.trials), len(accepted.late)
     return SheetReport(n_new, len(filled) - n_new - n_late, sheet.n_rows - len(filled), n_late, flags)
 
@@ -152,27 +174,39 @@ def tell_sheet(study: "Study", path: AnySheet, *, insist: bool = True) -> SheetR
 def correct_sheet(study: "Study", path: AnySheet, reason: str) -> list[Correction]:
     """Correct the outcomes that are another in a sheet than was told. Rows are checked as `tell_sheet` does.
 
-    Rows that others have done first are left out here too.
+    So are levels that levers took which were left alone. Rows that others have done first are left out here too.
     """
     sheet = _read(study, path)
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
     state, filled = study.state, np.flatnonzero(sheet.filled)
     problems = _check_study(study.name, state, sheet) + _wrong_settings(state, sheet)
     trials, values = sheet.trials[filled], sheet.outcomes[filled]
-    checked = new_outcomes(state, trials, values)
+    taken = _taken(state, sheet)
+    checked = new_outcomes(state, trials, values, taken)
     news = {*checked.trials.tolist(), *(int(trials[i]) for i, _ in checked.problems)}
-    wanted = {}
+    wanted: dict[int, float] = {}
+    observed: dict[int, dict[str, Level]] = {}
+    rows = {} if taken is None else dict(zip(trials.tolist(), taken, strict=True))
     for line, trial, value in zip(sheet.lines[filled].tolist(), trials.tolist(), values.tolist(), strict=True):
         if trial in news:
             try:
-                check_correctable(state, trial, outcome_number(trial, value))
+                levels = corrected_levels(state, trial, rows.get(trial))
+                check_correctable(state, trial, outcome_number(trial, value), same=levels is not None)
                 wanted[trial] = value
+                if levels is not None:
+                    pairs = zip(state.spec.space.factors, rows[trial].tolist(), strict=True)
+                    observed[trial] = {factor.name: factor.levels[code] for factor, code in pairs if code >= 0}
             except LeversError as error:
                 problems.append((line, str(error)))
     _raise_all(sheet, problems)
     if not wanted:
         raise SheetError("every outcome of this sheet is the one that is known; there is nothing to correct")
-    return study.correct_many(wanted, reason)  # checks again, under the lock
+    return study.correct_many(wanted, reason, observed=observed)  # checks again, under the lock
+
+
+def _taken(state: StudyState, sheet: Sheet) -> Codes | None:
+    """The levels that rows with an outcome say, where the study leaves levers alone."""
+    return taken_codes(sheet.codes[sheet.filled]) if state.spec.free else None
 
 
 def is_of_study(study: "Study", sheet: Sheet) -> bool:
@@ -209,25 +243,43 @@ def sheet_columns(
     states: Sequence[str] | None = None,
     study: str | None = None,
 ) -> SheetColumns:
-    """The columns of a sheet of some trials, with the stamp of the study of that name."""
+    """The columns of a sheet of some trials, with the stamp of the study of that name.
+
+    Where a trial was told, so is what levers took that it left alone.
+    """
     blocks, codes = state.block_numbers(trials), trial_codes(state, trials)
+    told = np.flatnonzero(state.trials.state[trials] == TrialState.COMPLETE)
+    codes[told] = with_taken(codes[told], had_codes(state, trials[told]))
     stamp = None if study is None else study_stamp(study, state)
     return SheetColumns(trials=trials, blocks=blocks, codes=codes, outcomes=outcomes, states=states, study=stamp)
 
 
 def trial_codes(state: StudyState, trials: Numbers) -> Codes:
-    """The level positions that trials are to be run at, one row a trial."""
+    """The level positions that trials are to be run at, one row a trial; FREE for a lever to leave alone."""
+    return _codes(state, trials, [block.batch.codes for block in state.blocks])
+
+
+def had_codes(state: StudyState, trials: Numbers) -> Codes:
+    """The level positions that the rows of trials had; FREE where it is not known what a lever took left alone."""
+    made = [block.batch.codes if block.observed is None else block.observed for block in state.blocks]
+    return _codes(state, trials, made)
+
+
+def _codes(state: StudyState, trials: Numbers, by_block: Sequence[Codes]) -> Codes:
     codes = np.empty((len(trials), state.spec.space.n_factors), dtype=np.int16)
     blocks = state.trials.block[trials]
     for i in np.unique(blocks):
         here = blocks == i
-        inner = state.blocks[i].batch.codes[state.trials.row[trials[here]]]
+        inner = by_block[i][state.trials.row[trials[here]]]
         codes[here] = state.spec.expand(inner)
     return codes
 
 
 def _wrong_settings(state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:
-    """Rows whose levels are not those that their trial was to be run at: a sheet that was sorted in part, say."""
+    """Rows whose levels are not those that their trial was to be run at: a sheet that was sorted in part, say.
+
+    And rows with an outcome that do not say what a lever took that was left alone.
+    """
     assert sheet.trials is not None  # see tell_sheet
     known = np.flatnonzero((sheet.trials >= 0) & (sheet.trials < state.trials.n_trials))
     asked = known[state.trials.state[sheet.trials[known]] != TrialState.WAITING]
@@ -235,13 +287,19 @@ def _wrong_settings(state: StudyState, sheet: Sheet) -> list[tuple[int, str]]:
         return []
     expected = trial_codes(state, sheet.trials[asked])
     given = sheet.codes[asked]
-    differs = (given >= 0) & (given != expected)
+    is_set, was_set = expected != FREE, given >= 0
+    differs = is_set & (was_set | (given <= ALONE)) & (given != expected)
+    unsaid = ~is_set & (given == ALONE) & sheet.filled[asked][:, None]
     problems = []
-    for i in np.flatnonzero(differs.any(axis=1)):
-        k = int(np.flatnonzero(differs[i])[0])
-        factor = state.spec.space.factors[k]
-        was, now = factor.levels[expected[i, k]], factor.levels[given[i, k]]
-        place = asked[i]
-        reason = f"trial {sheet.trials[place]} was to be run at {factor.name}={was}, the sheet says {now}"
+    for i in np.flatnonzero((differs | unsaid).any(axis=1)):
+        k = int(np.flatnonzero(differs[i] | unsaid[i])[0])
+        factor, place = state.spec.space.factors[k], asked[i]
+        trial = f"trial {sheet.trials[place]}"
+        if unsaid[i, k]:
+            reason = f"{trial} left {factor.name!r} alone: write the level that it took over {LEAVE_ALONE!r}, one of "
+            reason += listed(factor.levels)
+        else:
+            was, now = factor.levels[expected[i, k]], factor.levels[given[i, k]] if was_set[i, k] else LEAVE_ALONE
+            reason = f"{trial} was to be run at {factor.name}={was}, the sheet says {now}"
         problems.append((int(sheet.lines[place]), reason))
     return problems

@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.space import FREE, Space
+from levers.core.space import Space, levels_had
 from levers.errors import SheetError, raise_together
-from levers.studies.sheets.cells import level_texts, neutral, shown
+from levers.studies.sheets.cells import left_alone_text, level_texts, neutral, shown
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
-from levers.studies.spec import STAMP, check_names, has_stamp
+from levers.studies.spec import LEAVE_ALONE, STAMP, check_names, has_stamp
 
 _MAX_COLUMNS = 16_384
 _MAX_TEXT = 32_767  # what a cell of Excel holds
@@ -42,7 +42,8 @@ class _Rows:
         lengths = {len(self.blocks), len(self.outcomes), n if self.states is None else len(self.states)}
         if lengths != {n} or self.codes.shape != (n, k):
             raise SheetError(f"the columns of a sheet of {n} rows and {k} factors differ in length")
-        if n and ((self.codes < FREE).any() or (self.codes >= np.array(self.space.n_levels)).any()):
+        levels = levels_had(self.codes)
+        if n and (levels >= np.array(self.space.n_levels)).any():
             raise SheetError("the codes are not those of the space's levels")
         if np.isinf(self.outcomes).any():
             raise SheetError("an outcome is infinite; outcomes are finite numbers, or NaN for none")
@@ -70,7 +71,9 @@ class SheetColumns(TypedDict, total=False):
 
 
 def sheet_text(space: Space, **columns: Unpack[SheetColumns]) -> str:
-    """The sheet as CSV text. A cell is empty where there is no outcome (NaN) or no level (-1).
+    """The sheet as CSV text. A cell is empty where there is no outcome (NaN).
+
+    A lever that is FREE is to be left alone; one that was, and took a level, is as `core.space.with_taken` has it.
 
     >>> space = Space.of({"heat": ["low", "=high"], "dose": [1, 2.5]})
     >>> print(sheet_text(space, trials=[0, 1], blocks=[0, 0], codes=[[0, 1], [1, 0]], outcomes=[0.5, np.nan]), end="")
@@ -131,8 +134,8 @@ def _delimited(rows: _Rows, delimiter: str) -> str:
     if rows.study is not None:
         columns.append(pl.Series([_quoted(neutral(rows.study))] * len(rows.trials), dtype=pl.String))
     for k, factor in enumerate(rows.space.factors):
-        texts = pl.Series([*(_quoted(text) for text in level_texts(factor)), ""], dtype=pl.String)
-        columns.append(texts.gather(np.where(rows.codes[:, k] == FREE, factor.n_levels, rows.codes[:, k])))
+        texts = pl.Series([_quoted(text) for text in cell_texts(level_texts(factor))], dtype=pl.String)
+        columns.append(texts.gather(cell_places(rows.codes[:, k], factor.n_levels)))
     columns.append(pl.Series(rows.outcomes).fill_nan(None))
     if rows.states is not None:
         columns.append(pl.Series([_quoted(neutral(state)) for state in rows.states], dtype=pl.String))
@@ -143,13 +146,37 @@ def _delimited(rows: _Rows, delimiter: str) -> str:
 
 def _cells(rows: _Rows) -> Iterator[Sequence[Any]]:
     yield rows.header
-    cells = [list(map(_value, factor.levels, level_texts(factor))) for factor in rows.space.factors]
+    cells = [
+        [*map(_value, factor.levels, level_texts(factor)), *cell_texts(level_texts(factor))[factor.n_levels :]]
+        for factor in rows.space.factors
+    ]
+    sizes = rows.space.n_levels
+    places = np.column_stack([cell_places(rows.codes[:, k], m) for k, m in enumerate(sizes)])
     for i, (trial, block, outcome) in enumerate(zip(rows.trials, rows.blocks, rows.outcomes.tolist(), strict=True)):
-        levels = [cells[k][code] if code != FREE else None for k, code in enumerate(rows.codes[i].tolist())]
+        levels = [cells[k][place] for k, place in enumerate(places[i].tolist())]
         value = None if np.isnan(outcome) else Number(repr(outcome))
         state = () if rows.states is None else (neutral(rows.states[i]),)
         stamp = () if rows.study is None else (neutral(rows.study),)
         yield [Number(trial), Number(block), *stamp, *levels, value, *state]
+
+
+def cell_texts(levels: Sequence[str]) -> list[str]:
+    """What the cells of a factor can say: its levels, that it is to be left alone, and that it was and took a level.
+
+    >>> cell_texts(["low", "high"])
+    ['low', 'high', 'leave alone', 'left alone: low', 'left alone: high']
+    """
+    return [*levels, LEAVE_ALONE, *map(left_alone_text, levels)]
+
+
+def cell_places(codes: NDArray[np.int16], n_levels: int) -> NDArray[np.int64]:
+    """Which of these texts the codes of a factor stand for.
+
+    >>> cell_places(np.array([1, FREE, FREE - 1], dtype=np.int16), 2).tolist()
+    [1, 2, 3]
+    """
+    wide = codes.astype(np.int64)
+    return np.where(wide < 0, n_levels - 1 - wide, wide)
 
 
 def _widths(rows: _Rows) -> list[int]:
@@ -159,7 +186,8 @@ def _widths(rows: _Rows) -> list[int]:
     if rows.study is not None:
         widths[2] = max(widths[2], len(rows.study))
     for k, factor in enumerate(rows.space.factors, first):
-        widths[k] = max(widths[k], *(len(text) for text in level_texts(factor)))
+        texts = cell_texts(level_texts(factor)) if (rows.codes[:, k - first] < 0).any() else level_texts(factor)
+        widths[k] = max(widths[k], *(len(text) for text in texts))
     return widths
 
 

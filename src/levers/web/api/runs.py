@@ -1,11 +1,13 @@
 """Ask, tell, fail, correct, exclude, finish and more: what changes a study. Each may carry a key, and happens once."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field
 
+from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.outcomes import Surprise
 from levers.studies.state import Correction, Exclusion
@@ -15,6 +17,7 @@ from levers.web.api.schemas import (
     FLAGS,
     Ask,
     Correct,
+    Corrected,
     Corrections,
     Exclude,
     Fail,
@@ -88,15 +91,23 @@ def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = N
 def tell(
     request: Request, name: Name, body: Annotated[Told, Body()], insist: Insist = True, key: Key = None
 ) -> Response:
-    """One outcome, or many: all of them or none. Telling the same again changes nothing; another needs `correct`."""
+    """One outcome, or many: all of them or none. Telling the same again changes nothing; another needs `correct`.
+
+    A trial that left levers alone (`free`) comes with the level that each of them took (`observed`).
+    """
     told = [body] if isinstance(body, Outcome) else body.outcomes
 
     def act(study: Study) -> Taken:
         values = [_NAN if one.value is None else one.value for one in told]
-        found = study.accept([one.trial for one in told], values, insist=insist)
+        found = study.accept([one.trial for one in told], values, observed=_observed(told), insist=insist)
         return Taken(n_new=len(found.values), n_failed=sum(map(math.isnan, found.values)), flags=[*found.flags])
 
     return changed(request, name, key, body, act, len(told))
+
+
+def _observed(told: Sequence[Outcome | Corrected]) -> dict[int, dict[str, Level]]:
+    """What levers took that trials left alone."""
+    return {one.trial: one.observed for one in told if one.observed is not None}
 
 
 @of_study(router.post, "fail", "fail", "Say that a run gave no outcome", Failed, responses=_ERRORS)
@@ -115,10 +126,11 @@ def fail(request: Request, name: Name, body: Annotated[Fail, Body()], key: Key =
 )
 def correct(request: Request, name: Name, body: Annotated[Corrections, Body()], key: Key = None) -> Response:
     """Decisions that rested on them are taken again; `changes` of the last one says what is different now."""
-    wanted = [(one.trial, one.value) for one in ([body] if isinstance(body, Correct) else body.outcomes)]
+    given = [body] if isinstance(body, Correct) else body.outcomes
+    wanted = [(one.trial, one.value) for one in given]
 
     def act(study: Study) -> CorrectionsMade:
-        return CorrectionsMade(corrections=study.correct_many(wanted, body.reason))
+        return CorrectionsMade(corrections=study.correct_many(wanted, body.reason, observed=_observed(given)))
 
     return changed(request, name, key, body, act, len(wanted))
 

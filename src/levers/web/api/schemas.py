@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from levers.algorithms.base import Verdict
 from levers.core.space import Level
 from levers.studies.analysis import views
+from levers.studies.analysis.describe import on_parents
 from levers.studies.analysis.estimates import Gain
 from levers.studies.outcomes import MAX_OUTCOME, Surprise
 from levers.studies.settings import CREATE, PLAN, SETTINGS, settings_of
@@ -48,6 +49,9 @@ def _short(value: Any) -> Any:
 
 Short = BeforeValidator(_short)
 Row = Annotated[dict[str, LevelIn], Short]
+
+
+ObservedLevels = Annotated[Row | None, Field(description="The level that each lever took which the trial left alone.")]
 
 
 class Wire(BaseModel):
@@ -103,8 +107,12 @@ _TYPES: dict[str, Any] = {
     "whole": Seed | None,
     "combinations": Annotated[list[Row], Field(fail_fast=True)],
     "groups": Annotated[list[Annotated[list[str], Short]], Short],
+    "names": Annotated[list[str], Field(max_length=MOST_KEYS)],
 }
 """What a request may bring for each kind of setting."""
+
+
+_EXPLAINED = ("combinations", "groups", "amount", "assignment", "names")
 
 
 class Settings(Wire):
@@ -126,7 +134,7 @@ def _with_settings(face: str) -> Callable[[type[S]], type[S]]:
         kind: Any = Literal[setting.choices] if setting.choices else _TYPES[setting.kind]
         if setting.choices and default is None:
             kind = kind | None
-        described = setting.help if setting.kind in ("combinations", "groups", "amount", "assignment") else None
+        described = setting.help if setting.kind in _EXPLAINED else None
         fields[setting.name] = (kind, Field(default=list(default) if default == () else default, description=described))
     return lambda base: create_model(base.__name__, __base__=base, __module__=__name__, __doc__=base.__doc__, **fields)
 
@@ -186,6 +194,7 @@ class Outcome(Wire):
 
     trial: TrialNumber
     value: Value | None
+    observed: ObservedLevels = None
 
 
 class Outcomes(Wire):
@@ -206,6 +215,7 @@ class Corrected(Wire):
 
     trial: TrialNumber
     value: Value
+    observed: ObservedLevels = None
 
 
 class Correct(Corrected):
@@ -327,7 +337,9 @@ class TrialShape(Shape):
     block: int = Field(description="Runs made together, from 1: `block_size` of them, or a round where it has none.")
     stage: str
     state: State
-    params: Params
+    params: Params = Field(description="The level of every lever that the run sets.")
+    free: list[str] = Field(description="Levers to leave alone; say with the outcome which level each took.")
+    observed: Params | None = Field(description="The level that each of these took, once it was told.")
     value: float | None
     worker: str | None
     asked_at: float | None = Field(description=_TIME)
@@ -339,6 +351,7 @@ class TrialShape(Shape):
         """From a trial. What comes from a study is not checked once more."""
         own: dict[str, Any] = {"trial": trial.number, "block": trial.block + 1, "params": dict(trial.params)}
         own["state"] = trial.state.name
+        own |= {"free": list(trial.params.free), "observed": None if trial.observed is None else dict(trial.observed)}
         same = {name: getattr(trial, name) for name in cls.model_fields if name not in own}
         return cls.model_construct(**same, **own)
 
@@ -384,6 +397,7 @@ class StudyShape(Shape):
     block_size: int | None
     forbidden: list[Params]
     merged: list[list[str]]
+    free: list[str]
     baseline: Params | None
     baseline_outcome: float | None
 
@@ -400,6 +414,7 @@ class BestShape(Shape):
     """The setting that the estimates favour; `params` is null before the first decision."""
 
     params: Params | None
+    free: list[str] | None = Field(description="Levers that the setting leaves alone.")
     within: float | None
     predicted: float | None = Field(description="The mean outcome to expect there.")
     low: float | None
@@ -410,7 +425,9 @@ class BestShape(Shape):
     @classmethod
     def of(cls, best: views.Best | None) -> "BestShape":
         """From the study's."""
-        return cls(**dict.fromkeys(cls.model_fields)) if best is None else cls.read(best, params=dict(best.params))
+        if best is None:
+            return cls(**dict.fromkeys(cls.model_fields))
+        return cls.read(best, params=dict(best.params), free=list(best.params.free))
 
 
 class RemarkShape(Shape):
@@ -428,6 +445,10 @@ class VerdictShape(Shape):
     """The answer and its guarantee. The export as JSON has all that is needed to compute it again."""
 
     assignment: Params
+    free: list[str] = Field(description="Levers that the setting leaves alone.")
+    on_parents: Params | None = Field(
+        description="What it is enough to set: the levers not named were not shown to matter. Null if not looked for."
+    )
     tolerance: float | None
     failure_prob: float
     guarantee: str
@@ -450,6 +471,7 @@ class VerdictShape(Shape):
     def of(cls, found: Verdict, best: views.Best) -> "VerdictShape":
         """From the verdict, and the setting in the space as people see it."""
         own: dict[str, Any] = {"assignment": dict(best.params), "guarantee": found.statement, "gain": best.gain}
+        own |= {"free": list(best.params.free), "on_parents": on_parents(found)}
         own |= {"predicted": best.predicted, "low": best.low, "high": best.high}
         own |= {"runs_by_stage": dict(found.runs_by_stage), "p_values": found.p_values_by_lever}
         return cls.read(found, **own)

@@ -16,6 +16,7 @@ from levers.errors import InvalidSettingError, LeversError, SurprisingOutcomesEr
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.tables import export_study
+from levers.studies.sheets.cells import taken_codes
 from levers.studies.sheets.files import MEDIA_TYPES
 from levers.studies.sheets.read import Sheet, read_sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
@@ -96,8 +97,10 @@ MOST_ASKED = 50
 def _asked(request: Request, study: Study, view: StudyView, sheet: Sheet, error: SurprisingOutcomesError) -> Response:
     """The question about surprising outcomes of a sheet. A page cannot send a file again, so it holds the outcomes."""
     assert sheet.trials is not None  # read_sheet needs them unless told otherwise
-    pairs = zip(sheet.trials[sheet.filled].tolist(), sheet.outcomes[sheet.filled].tolist(), strict=True)
-    held = " ".join(f"{trial}:{value!r}" for trial, value in pairs)
+    filled, free = sheet.filled, [study.space.position(name) for name in study.spec.free]
+    taken = taken_codes(sheet.codes[filled][:, free]).tolist()
+    rows = zip(sheet.trials[filled].tolist(), sheet.outcomes[filled].tolist(), taken, strict=True)
+    held = " ".join(":".join([str(trial), repr(value), *map(str, codes)]) for trial, value, codes in rows)
     are = several(len(error.flags), "outcome is", "outcomes are")
     lines = [f"{are} far from what was expected. Nothing of the sheet was stored.", *map(str, error.flags[:MOST_ASKED])]
     if len(error.flags) > MOST_ASKED:
@@ -109,14 +112,20 @@ def _asked(request: Request, study: Study, view: StudyView, sheet: Sheet, error:
 
 
 def _outcomes(study: Study, text: str) -> Sheet:
-    """The outcomes that a page held while it asked about them."""
+    """The outcomes that a page held while it asked about them, each with the levels of what may be left alone."""
     try:
-        pairs = [part.split(":") for part in text.split()]
-        trials = np.array([int(trial) for trial, _ in pairs], dtype=np.int64)
-        values = np.array([float(value) for _, value in pairs])
+        rows = [part.split(":") for part in text.split()]
+        trials = np.array([int(trial) for trial, *_ in rows], dtype=np.int64)
+        values = np.array([float(value) for _, value, *_ in rows])
+        free = [study.space.position(name) for name in study.spec.free]
+        taken = np.array([[int(code) for code in codes] for _, _, *codes in rows], dtype=np.int16)
+        taken = taken.reshape(len(rows), len(free))
+        if (taken < FREE).any() or (taken >= np.array(study.space.n_levels)[free]).any():
+            raise ValueError("a level that there is not")
     except (ValueError, OverflowError):
         raise InvalidSettingError("what came back with the form cannot be read; upload the sheet again") from None
     codes = np.full((len(trials), study.space.n_factors), FREE, dtype=np.int16)
+    codes[:, free] = taken
     return Sheet(np.arange(len(trials)) + 1, trials, codes, values)
 
 

@@ -23,9 +23,11 @@ from levers.studies.space_text import (
     parse_forbidden,
     parse_levels,
     parse_merged,
+    parse_names,
     parse_setting,
     parse_text,
 )
+from levers.studies.spec import free_levers
 from levers.web.errors import message_of, status_of
 from levers.web.pages.filters import decimal, whole
 from levers.web.pages.site import fragment, page, part, service_of
@@ -111,18 +113,22 @@ class Draft:
         space = None if found is None else self._try("factors", lambda: made_space(found.factors))
         forbidden: list[Mapping[str, Level]] = []
         merged: list[list[str]] = []
+        free: tuple[str, ...] = ()
         if space is not None:
             typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
             forbidden = [*found.forbidden, *(typed or [])]
             merged = [*found.merged, *parse_merged(space, self.fields["merged"])]
             self._try("merged", lambda: merged_groups(space, merged))
+            named = [*found.free, *parse_names(space, self.fields["free"])]
+            free = self._try("free", lambda: free_levers(space, dict.fromkeys(named))) or ()
         baseline = None
         if space is not None and (text := self.fields["baseline"]):
             baseline = self._try("baseline", lambda: dict(space.encode(parse_setting(space, text))))
         settings = self._settings()
         if self.problems or space is None:
             return None
-        return {"space": space, "forbidden": forbidden, "merged": merged, "baseline": baseline, **settings}
+        given = {"space": space, "forbidden": forbidden, "merged": merged, "free": free, "baseline": baseline}
+        return {**given, **settings}
 
     def _factors(self) -> Typed:
         factors = [(name, parse_levels(levels)) for name, levels in self.rows]

@@ -1,7 +1,7 @@
 """Forms of a study's page: ask for runs, tell outcomes, report failures, correct."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +9,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData
 
+from levers.core.space import Level
 from levers.errors import InvalidSettingError, LeversError
 from levers.studies.analysis.describe import several
 from levers.studies.events import numbers
-from levers.studies.outcomes import new_outcomes
+from levers.studies.outcomes import new_outcomes, taken_levels
+from levers.studies.sheets.cells import level_finder, level_text
 from levers.studies.state import TrialState
 from levers.studies.study import Study
 from levers.web.cache import who_told
@@ -76,7 +78,8 @@ def tell(request: Request, name: str, form: Posted) -> Response:
         raise InvalidSettingError("no outcome was typed in; nothing was stored")
     asked = entries(form, "asked")
     insisted = {t for t, text in chosen.items() if only == INSIST and asked.get(t) == text}
-    saved, problems = take(study, chosen, comma=has_comma(typed.values()), insisted=insisted)
+    levels = levels_typed(form)
+    saved, problems = take(study, chosen, comma=has_comma(typed.values()), insisted=insisted, levels=levels)
     said = f"{several(len(saved), 'outcome', 'outcomes')} saved." if saved else "Nothing was stored."
     if study.is_finished:
         said += f" {_ended(study)}"
@@ -95,7 +98,9 @@ def tell(request: Request, name: str, form: Posted) -> Response:
     if not problems:
         return answered(request, study_address(study, "#runs"), said)
     study, view = opened(request, name, "write")
-    left = {t: (text, *problems.get(t, _RIGHT)[:2]) for t, text in typed.items() if t not in saved}
+    left = {
+        t: (typed.get(t, ""), *problems.get(t, _RIGHT)[:2], levels.get(t, {})) for t in typed | levels if t not in saved
+    }
     return page(request, "study.html", 409, wrong=(said,), **panels_of(view, open_runs(view, study, typed=left)))
 
 
@@ -115,21 +120,29 @@ _RIGHT = Refusal("")
 
 
 def take(
-    study: Study, typed: dict[int, str], *, comma: bool = False, insisted: Collection[int] = ()
+    study: Study,
+    typed: dict[int, str],
+    *,
+    comma: bool = False,
+    insisted: Collection[int] = (),
+    levels: Mapping[int, Mapping[int, str]] | None = None,
 ) -> tuple[list[int], dict[int, Refusal]]:
     """Store what can be stored, in one piece; of the rest say why not.
 
-    Outcomes that are a surprise are stored if they are `insisted` upon.
+    Outcomes that are a surprise are stored if they are `insisted` upon. `levels` is what was chosen, by the positions
+    of the levers, for those that a run left alone.
     """
-    values, problems = {}, {}
+    values, observed, problems = {}, {}, {}
     for trial, text in typed.items():
         try:
-            values[trial] = decimal(text, comma=comma)
+            values[trial], observed[trial] = decimal(text, comma=comma), observed_of(study, levels, trial)
         except InvalidSettingError as error:
             problems[trial] = Refusal(str(error))
     trials = numbers(list(values))
+    taken = taken_levels(study.space, list(values), observed) if levels else None
     with study.writing() as transaction:
-        found = new_outcomes(transaction.state, trials, np.array(list(values.values()), dtype=np.float64))
+        outcomes = np.array(list(values.values()), dtype=np.float64)
+        found = new_outcomes(transaction.state, trials, outcomes, taken)
         for place, reason in (*found.problems, *found.late):
             problems[int(trials[place])] = Refusal(reason)
         for flag in study.surprises(transaction.state, found.trials, found.values):
@@ -138,7 +151,8 @@ def take(
                 problems[flag.trial] = Refusal(f"{flag.expectation}; is {exact(flag.value)} right?", asked=True)
         stored = ~np.isin(found.trials, list(problems))
         known = [t for t in values if t not in problems and t not in found.trials.tolist()]
-        study.take(transaction, found.trials[stored], found.values[stored])
+        had = None if found.observed is None else found.observed[stored]
+        study.take(transaction, found.trials[stored], found.values[stored], had)
     told = [t for t in problems if t in values and _is_told(study, t)]
     tellers = who_told(study, study.state, told)
     for trial in told:
@@ -177,12 +191,43 @@ def correct(request: Request, name: str, form: Posted) -> Response:
         "reason": text_of(form, f"reason-{row}" if row else "reason", MAX_REASON),
     }
     try:
-        made = study.correct(whole(fields["trial"], "the trial"), decimal(fields["value"]), fields["reason"])
+        number, value = whole(fields["trial"], "the trial"), decimal(fields["value"])
+        observed = observed_of(study, levels_typed(form), number)
+        made = study.correct(number, value, fields["reason"], observed=observed or None)
     except LeversError as error:
         return refused(request, study, view, error, fields)
     changes = "\n".join(made.changes) or "No decision changes."
-    said = f"Trial {made.trial}: {exact(made.before)} is now {exact(made.value)}.\n{changes}"
+    levels = "".join(f" {lever} took {level_text(now)}, not {level_text(was)}." for lever, was, now in made.observed)
+    said = f"Trial {made.trial}: {exact(made.before)} is now {exact(made.value)}.{levels}\n{changes}"
     return answered(request, study_address(study, "#corrections"), said, trial=made.trial)
+
+
+def levels_typed(form: FormData) -> dict[int, dict[int, str]]:
+    """What was chosen for levers that runs left alone: `observed-17-2` is that of the third lever in trial 17.
+
+    >>> levels_typed(FormData([("observed-17-2", "low"), ("observed-18-2", "")]))
+    {17: {2: 'low'}}
+    """
+    found: dict[int, dict[int, str]] = {}
+    for key, value in form.multi_items():
+        match = re.fullmatch(r"observed-([0-9]{1,15})-([0-9]{1,6})", key)
+        if match and isinstance(value, str) and value.strip():
+            found.setdefault(int(match[1]), {})[int(match[2])] = value[:500]
+    return found
+
+
+def observed_of(study: Study, levels: Mapping[int, Mapping[int, str]] | None, trial: int) -> dict[str, Level]:
+    """What levers took in a trial, as the form says it."""
+    found: dict[str, Level] = {}
+    for k, text in (levels or {}).get(trial, {}).items():
+        if k >= study.space.n_factors:
+            raise InvalidSettingError("the form is of another study; load the page again")
+        factor = study.space.factors[k]
+        place = level_finder(factor)(text)
+        if place < 0:
+            raise InvalidSettingError(f"{text[:60]!r} is not a level of {factor.name!r}; choose the one that it took")
+        found[factor.name] = factor.levels[place]
+    return found
 
 
 def entries(form: FormData, name: str) -> dict[int, str]:

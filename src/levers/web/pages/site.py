@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from levers.errors import StorageError
 from levers.studies.analysis.describe import several
+from levers.studies.sheets.cells import level_texts
 from levers.studies.storage.tokens import find_token
 from levers.web import security
 from levers.web.errors import RefusedError
@@ -78,6 +79,7 @@ def environment() -> Environment:
     for name in ("count", "number", "exact", "percent", "level_text", "moment", "named"):
         made.filters[name] = getattr(filters, name)
     made.filters["address"] = address
+    made.filters["level_texts"] = level_texts
     made.globals |= {"static": static, "several": several}
     return made
 

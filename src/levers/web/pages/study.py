@@ -1,7 +1,7 @@
 """The page of a study: where it stands, the runs that are out, charts, and how it follows what others do."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -126,7 +126,8 @@ def _bar(status: Status) -> Bar | None:
 class RunRow:
     """One run, what became of it (empty while it is out), what was typed for it, and what is wrong with that.
 
-    `asked` says that it is only a surprise: it is stored if whoever typed it says that it is right.
+    `asked` says that it is only a surprise: it is stored if whoever typed it says that it is right. `taken` is what was
+    chosen for levers that the run leaves alone, by their positions.
     """
 
     trial: Trial
@@ -134,6 +135,7 @@ class RunRow:
     typed: str = ""
     problem: str = ""
     asked: bool = False
+    taken: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,15 @@ MOST_ROWS, MOST_KEPT = 100, 1_000
 
 
 def open_runs(
-    view: StudyView, study: Study, shown: Iterable[int] = (), typed: Mapping[int, tuple[str, str, bool]] | None = None
+    view: StudyView,
+    study: Study,
+    shown: Iterable[int] = (),
+    typed: Mapping[int, tuple[str, str, bool, Mapping[int, str]]] | None = None,
 ) -> OpenRuns:
     """Rows for the runs that are out, and for those that a page has `shown` and that are out no longer.
 
-    `typed` is what was typed for some, what is wrong with that, and whether it is only a surprise.
+    `typed` is what was typed for some, what is wrong with that, whether it is only a surprise, and what was chosen for
+    levers that are left alone.
     """
     state, entered = view.state, typed or {}
     out = views.running(state)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from levers.algorithms.base import Verdict
 from levers.charts.view import StudyView
-from levers.studies.analysis.describe import BLOCK, not_shown, why_below_zero
+from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
 from levers.web.pages.site import page
 from levers.web.pages.study import context, opened
 
@@ -52,6 +52,7 @@ def report(view: StudyView) -> dict[str, Any]:
         "why_below_zero": None if found is None else why_below_zero(found),
         "n_levels": len(levels),
         "matter": [n for n in view.state.spec.space.names if n in matter],
+        "enough": None if found is None else enough_words(found),
         "others": [] if found is None else _others(found, matter),
         # factors and levels as the algorithm sees them
         "ledger": [(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],

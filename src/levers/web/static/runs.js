@@ -6,7 +6,8 @@ const form = document.getElementById("runs-form");
 const body = document.getElementById("runs-body");
 const rowOf = (trial) => body.querySelector(`tr[data-trial="${trial}"]`);
 const entryOf = (row) => row.querySelector("input[name^='outcome-']");
-const isTyped = (row) => Boolean(entryOf(row)?.value.trim());
+const levelsOf = (row) => [...row.querySelectorAll("[name^='observed-']")]; // what levers took that were left alone
+const isTyped = (row) => Boolean(entryOf(row)?.value.trim()) || levelsOf(row).some((level) => level.value);
 
 export function shownTrials() { return [...body.rows].map((row) => row.dataset.trial); }
 
@@ -74,7 +75,7 @@ function problem(row, text, mayCorrect) {
 
 function mark() {
   let n = 0;
-  for (const row of body.rows) { const typed = isTyped(row) && row.dataset.state === "open"; row.classList.toggle("unsaved", typed); n += typed; }
+  for (const row of body.rows) { const typed = isTyped(row) && row.dataset.state === "open"; row.classList.toggle("unsaved", typed); n += typed && Boolean(entryOf(row).value.trim()); }
   const all = document.getElementById("save-all");
   if (all) all.textContent = n ? `Save all (${n})` : "Save all";
   const insist = document.getElementById("insist");
@@ -84,6 +85,7 @@ function mark() {
 function settled(trial) { // saved, or reported: the server's row comes with the next look
   const row = rowOf(trial), entry = row && entryOf(row);
   if (entry) { entry.value = ""; unask(row); }
+  if (row) for (const level of levelsOf(row)) level.value = "";
   if (row?.contains(document.activeElement)) next(row)?.focus();
 }
 
