@@ -137,8 +137,9 @@ class Modl(Algorithm):
         return Outlook(None, max(self.most_runs - state.n_runs - n_asked, 0))
 
     def progress(self, state: ModlState) -> Progress:
-        """Leaders and eliminations."""
-        return Progress(state.leaders, state.eliminations, finished=state.finished)
+        """Leaders, from the first phase's end on, and eliminations."""
+        known = state.phase > 0 or state.finished
+        return Progress(state.leaders if known else (), state.eliminations, finished=state.finished)
 
     def _end_phase(self, state: ModlState) -> ModlState:
         width = self.widths.widths[state.phase]

@@ -49,8 +49,8 @@ class Subspace:
 
     def widen_progress(self, progress: Progress) -> Progress:
         """An inner algorithm's progress among all factors."""
-        leaders = self.widen(np.asarray([progress.leaders], dtype=np.int16))[0]
-        return replace(progress, leaders=tuple(leaders.tolist()), eliminations=self._widened(progress.eliminations))
+        leaders = progress.leaders and tuple(self.widen(np.array([progress.leaders], dtype=np.int16))[0].tolist())
+        return replace(progress, leaders=leaders, eliminations=self._widened(progress.eliminations))
 
     def _widened(self, eliminations: tuple[Elimination, ...]) -> tuple[Elimination, ...]:
         return tuple(replace(e, factor=self.positions[e.factor]) for e in eliminations)

@@ -1,6 +1,6 @@
 """One algorithm on one simulated world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +35,38 @@ def run_on_world(
         return batch.observed(runs.codes), runs.outcomes
 
     return run_to_verdict(algorithm, outcomes_of, policy_rng)
+
+
+def answers_after(
+    algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence, at: Sequence[int]
+) -> list[tuple[int, tuple[int, ...] | None]]:
+    """What an algorithm would answer after each of these numbers of runs, and the runs it had made by then.
+
+    A batch that goes beyond a number is not made for it. The answer is the verdict where there is one by then, else the
+    leading levels of the state; None where nothing leads yet. The numbers are given in increasing order.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.worlds.named import collider_world
+    >>> world = collider_world()
+    >>> modl = Modl(Problem(world.space, 0.5, 0.1, 1.0))
+    >>> answers_after(modl, world, 0, at=(1, 1_000_000))[0]
+    (0, None)
+    >>> answers_after(modl, world, 0, at=(1, 1_000_000))[1][1][0]  # the best level of the first factor
+    2
+    """
+    world_rng, policy_rng = _streams(seed)
+    state, n_runs, answers = algorithm.start(), 0, list[tuple[int, tuple[int, ...] | None]]()
+    while len(answers) < len(at):
+        step = algorithm.ask(state, policy_rng)
+        if isinstance(step, Verdict):
+            return [*answers, *[(n_runs, step.assignment.codes)] * (len(at) - len(answers))]
+        while len(answers) < len(at) and n_runs + step.n_runs > at[len(answers)]:
+            answers.append((n_runs, algorithm.progress(state).leaders or None))
+        if len(answers) < len(at):
+            runs = world.sample(step.codes, world_rng)
+            state = algorithm.tell(state, step.observed(runs.codes), runs.outcomes)
+            n_runs += step.n_runs
+    return answers
 
 
 def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, np.random.Generator]:
