@@ -31,6 +31,7 @@ _OWN = {
     "rage": "levers.algorithms.linear_bandits.rage:Rage",
     "lingape": "levers.algorithms.linear_bandits.lingape:LinGapE",
     "xy-adaptive": "levers.algorithms.linear_bandits.xy_adaptive:XYAdaptive",
+    "modl-unions": "levers.algorithms.linear_bandits.unions:MarginalUnions",
     "one-at-a-time": "levers.algorithms.baselines.one_at_a_time:OneAtATime",
     "fractional-factorial": "levers.algorithms.baselines.fractional_factorial:FractionalFactorial",
     "random": "levers.algorithms.baselines.random_search:RandomSettings",

@@ -183,7 +183,8 @@ class Comparison:
 
 @lru_cache(maxsize=4)
 def _world_of(path: str, outcome: str | None) -> World:
-    from levers.worlds.files import load_world  # files of all kinds bring packages that random worlds do not need
+    # files of all kinds bring packages that random worlds do not need
+    from levers.worlds.files import load_world  # type: ignore[import-not-found, unused-ignore]
 
     found: World = load_world(path, outcome)
     return found
@@ -268,6 +269,7 @@ def run_curve_task(comparison: Comparison, world_index: int, repeat: int) -> lis
 
     seed = np.random.SeedSequence(comparison.seed, spawn_key=(world_index, repeat))
     records = []
+    answers: list[tuple[int, tuple[int, ...] | None]]
     with threadpool_limits(1):
         world = comparison.world(world_index)
         for name in comparison.algorithms:

@@ -82,8 +82,8 @@ def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, n
 def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence) -> Verdict:
     """Like `run_on_world`, but MODL, the oracle and parents-first get sums in one draw: the same law, other numbers.
 
-    A phase of millions of runs then costs as much as one of thousands. Other algorithms, and noise that is not
-    Gaussian, are run row by row.
+    A phase of millions of runs then costs as much as one of thousands. Other algorithms, noise that is not Gaussian, and
+    runs in which factors are left to nature, are made row by row.
 
     >>> from levers.algorithms.base import Problem
     >>> from levers.worlds.named import collider_world
@@ -92,7 +92,8 @@ def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.Seed
     >>> verdict.assignment["X0"], verdict.n_runs > 1_000_000
     (2, True)
     """
-    if not can_draw_totals(world.outcome):
+    leaves_free = isinstance(algorithm, Oracle | ParentsFirst) and algorithm.others == "free"
+    if leaves_free or not can_draw_totals(world.outcome):
         return run_on_world(algorithm, world, seed)
     world_rng, policy_rng = _streams(seed)
     match algorithm:

@@ -67,14 +67,14 @@ class Thompson(Budgeted):
         root, half = self._posterior(state)
         n_runs = min(self.batch_size, self.budget - state.n_runs)
         if n_runs == 0:
-            return self.recommend(self._best(np.linalg.solve(root.T, half)), state.n_runs, STAGE)
+            return self.recommend(self._best(_solved(root.T, half)), state.n_runs, STAGE)
         rows = []
         for _ in range(n_runs):
             sd = 1.0
             if self.problem.noise_sd is None:
                 scale = PRIOR_SCALE + max(state.squares - float(half @ half), 0.0) / 2
                 sd = math.sqrt(scale / rng.gamma(PRIOR_SHAPE + state.n_runs / 2))
-            rows.append(self._best(np.linalg.solve(root.T, half + sd * rng.normal(size=len(half)))))
+            rows.append(self._best(_solved(root.T, half + sd * rng.normal(size=len(half)))))
         return Batch(np.array(rows, dtype=np.int16), stage=STAGE, focus=state.n_runs)
 
     def _posterior(self, state: ThompsonState) -> tuple[Numbers, Numbers]:
@@ -83,8 +83,8 @@ class Thompson(Budgeted):
         effect = self.effect_sd or noise
         prior = np.full(len(state.sums), effect**-2)
         prior[0] = (CONSTANT_SD * effect) ** -2
-        root = np.linalg.cholesky(np.diag(prior) + state.matrix / noise**2)
-        return root, np.linalg.solve(root, state.sums / noise**2)
+        root = np.asarray(np.linalg.cholesky(np.diag(prior) + state.matrix / noise**2), dtype=np.float64)
+        return root, _solved(root, state.sums / noise**2)
 
     def _best(self, effects: Numbers) -> list[int]:
         begins = offsets(self.space.n_levels) + 1  # the constant comes first
@@ -107,7 +107,11 @@ class Thompson(Budgeted):
     def progress(self, state: ThompsonState) -> Progress:
         """What is best in the mean of the effects."""
         root, half = self._posterior(state)
-        return Progress(tuple(self._best(np.linalg.solve(root.T, half))), finished=state.n_runs >= self.budget)
+        return Progress(tuple(self._best(_solved(root.T, half))), finished=state.n_runs >= self.budget)
+
+
+def _solved(matrix: Numbers, side: Numbers) -> Numbers:
+    return np.asarray(np.linalg.solve(matrix, side), dtype=np.float64)
 
 
 def one_hot(codes: Codes, n_levels: tuple[int, ...]) -> Numbers:

@@ -74,7 +74,8 @@ def spanning(features: Numbers) -> Numbers:
     (2, 2)
     """
     _, values, basis = np.linalg.svd(features, full_matrices=False)
-    return features @ basis[values > 1e-9 * values[0]].T
+    found: Numbers = features @ basis[values > 1e-9 * values[0]].T
+    return found
 
 
 def information(features: Numbers, weights: Numbers | Places) -> Numbers:
@@ -83,7 +84,8 @@ def information(features: Numbers, weights: Numbers | Places) -> Numbers:
     >>> information(arm_features((2,)), np.array([3, 1])).tolist()
     [[4.0, 2.0], [2.0, 4.0]]
     """
-    return (features * weights[:, None]).T @ features
+    found: Numbers = (features * weights[:, None]).T @ features
+    return found
 
 
 def inverted(matrix: Numbers) -> Numbers:

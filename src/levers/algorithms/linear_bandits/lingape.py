@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.algorithms.arms import action_codes
 from levers.algorithms.base import CHUNK, Algorithm, Batch, Progress, Verdict
-from levers.algorithms.linear_bandits.features import MAX_SINGLE_ARMS, arm_features, check_arms, spreads
+from levers.algorithms.linear_bandits.features import MAX_SINGLE_ARMS, arm_features, check_arms, inverted, spreads
 from levers.core.codec import serialisable
 from levers.core.model.level_index import Numbers, Places
 from levers.core.validation import check_count, check_positive
@@ -122,7 +122,7 @@ class LinGapE(Algorithm):
         )
         if state.n_runs < len(self.features):
             return state
-        inverse = np.linalg.inv(state.matrix)
+        inverse = inverted(state.matrix)
         means = self.features @ (inverse @ state.weighted)
         lead = int(np.argmax(means))
         radius = self_normalised_radius(state.matrix, self.prior, len(means), self.failure_prob, bias=1.0)
@@ -154,7 +154,7 @@ def telling_runs(features: Numbers, matrix: Numbers, leader: int, rival: int, n_
     >>> telling_runs(arm_features((2, 2)), np.eye(3), 0, 1, 2).tolist()
     [0, 1]
     """
-    inverse, side = np.linalg.inv(matrix), features[leader] - features[rival]
+    inverse, side = inverted(matrix), features[leader] - features[rival]
     to_side, own = features @ (inverse @ side), spreads(features, inverse)
     arms = np.empty(n_runs, dtype=np.int64)
     for run in range(n_runs):

@@ -103,9 +103,15 @@ class PhasedElimination(Algorithm):
         return state if state.done < int(state.planned.sum()) else self._end_phase(state)
 
     def _end_phase(self, state: PhaseState) -> PhaseState:
-        """Drop x when some x' in play has (x' - x)^T theta > radius; stop when no arm can be better by the tolerance.
+        alive, leader, finished = self.survivors(state)
+        ended = replace(state, alive=alive, leader=leader, finished=finished)
+        return ended if finished else self._planned(replace(ended, phase=state.phase + 1))
 
-        The stopping rule is max_x (x - x_hat)^T theta + radius(x - x_hat) <= eps, x_hat being the arm that leads.
+    def survivors(self, state: PhaseState) -> tuple[Places, int, bool]:
+        """The arms in play after a phase, the one that leads, and whether it is the answer.
+
+        Drop x when some x' in play has (x' - x)^T theta > radius; stop when no arm can be better by the tolerance:
+        max_x (x - x_hat)^T theta + radius(x - x_hat) <= eps, x_hat being the arm that leads.
         """
         inverse = inverted(information(self.features, state.planned))
         arms = self.features[state.alive]
@@ -118,8 +124,7 @@ class PhasedElimination(Algorithm):
         beaten = (means[None, :] - means[:, None] > radii).any(axis=1)
         behind = means - means[lead] + scale * np.sqrt(np.maximum(spreads(arms - arms[lead], inverse), 0.0))
         finished = int((~beaten).sum()) == 1 or float(behind.max()) <= self.tolerance * (1 + 1e-9)
-        ended = replace(state, alive=state.alive[~beaten], leader=int(state.alive[lead]), finished=finished)
-        return ended if finished else self._planned(replace(ended, phase=state.phase + 1))
+        return state.alive[~beaten], int(state.alive[lead]), finished
 
     def progress(self, state: PhaseState) -> Progress:
         """The assignment that leads, from the first phase's end on."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from levers.algorithms.linear_bandits.features import directions, information, spreads
+from levers.algorithms.linear_bandits.features import directions, information, inverted, spreads
 from levers.algorithms.linear_bandits.phases import PhasedElimination
 from levers.core.model.level_index import Numbers, Places
 from levers.core.validation import check_probability
@@ -59,7 +59,7 @@ def greedy_runs(features: Numbers, sides: Numbers, target: float, enough: float)
     """
     counts = np.zeros(len(features), dtype=np.int64)
     counts[_spanning_arms(features)] = 1
-    inverse = np.linalg.inv(information(features, counts))
+    inverse = inverted(information(features, counts))
     crossed, own, wide = features @ inverse @ sides.T, spreads(features, inverse), spreads(sides, inverse)
     n_runs = int(counts.sum())
     while (rho := float(wide.max())) > enough and rho / n_runs >= target:
