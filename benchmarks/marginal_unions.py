@@ -17,7 +17,7 @@ from levers.algorithms.linear_bandits.unions import MarginalUnions, cover
 from levers.experiments.compare import Comparison
 from levers.worlds.scm import World, gap
 
-KINDS = ((3, 3, (3, 3)), (3, 1, (3, 3)), (4, 4, (3, 3)), (4, 2, (3, 3)), (3, 3, (4, 6)))
+KINDS = ((3, 3, (3, 3)), (3, 1, (3, 3)), (4, 4, (3, 3)), (4, 2, (3, 3)), (3, 3, (4, 4)))
 """Factors, parents and levels of the worlds."""
 UNIONS = (1, 2, 3, None)
 TOLERANCE, FAILURE_PROB, BOUND = 0.5, 0.1, 5.0
