@@ -32,7 +32,9 @@ def runs_to_the_verdict(n_worlds: int, workers: int) -> None:
 
 
 def gap_after_runs(n_worlds: int, workers: int) -> None:
-    print(f"\nmean gap after n runs (standard error), and gaps above 0.5; {n_worlds} worlds, 10 factors of 3 to 6 levels")
+    print(
+        f"\nmean gap after n runs (standard error), and gaps above 0.5; {n_worlds} worlds, 10 factors of 3 to 6 levels"
+    )
     print(f"{'5 parents':22}" + "".join(f"{f'n = {n}':>22}" for n in AT))
     plan = Comparison(10, 5, n_worlds=n_worlds, n_repeats=1, algorithms=SPENDING, at=AT)
     points = curve(plan, [r for batch in run_curves(plan, workers) for r in batch])

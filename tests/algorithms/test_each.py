@@ -65,7 +65,9 @@ def test_modl_keeps_a_record_of_every_phase() -> None:
     assert history[-1].leaders == step.assignment.codes
     assert [pair for phase in history for pair in phase.dropped] == [(e.factor, e.level) for e in step.eliminations]
     for phase in history:  # the leader is 0 behind itself
-        assert all(row[levels.index(k)] == 0 for row, levels, k in zip(phase.behind, phase.active, phase.leaders))
+        assert all(
+            row[levels.index(k)] == 0 for row, levels, k in zip(phase.behind, phase.active, phase.leaders, strict=True)
+        )
     before = to_json(state).replace(', "history": ' + to_json(history), "")
     assert from_json(before, ModlState).history == ()  # a state that was stored before there were records
 
@@ -201,7 +203,16 @@ def test_observational_regression_never_sets_anything() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("modl", "parents-first", "oracle", "successive-elimination", "naive-search", "rage", "xy-adaptive", "lingape"),
+        *(
+            "modl",
+            "parents-first",
+            "oracle",
+            "successive-elimination",
+            "naive-search",
+            "rage",
+            "xy-adaptive",
+            "lingape",
+        ),
         *("ucb", "modl-unions", "one-at-a-time", "fractional-factorial", "random", "thompson"),
     ],
 )

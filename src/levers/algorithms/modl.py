@@ -25,8 +25,8 @@ BOUND_IN_TOLERANCES = 10.0
 class ModlPhase:
     """One phase that is over: its width gamma, its runs, the levels S it began with, and what it found.
 
-    `leaders` is the best assignment of the phase, `behind[k][i]` the estimate of how far the i-th level of S_k is behind
-    its factor's best (None when too little was known), and `dropped` the levels (factor, level) that it ruled out.
+    `leaders` is the best assignment of the phase, `behind[k][i]` the estimate of how far the i-th level of S_k is
+    behind its factor's best (None when too little was known), and `dropped` the levels (factor, level) ruled out.
     """
 
     width: float

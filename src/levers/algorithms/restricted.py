@@ -88,8 +88,8 @@ def others_of(space: Space, given: Sequence[int] | None, others: str) -> tuple[i
 class Oracle(Algorithm):
     """MODL restricted to the factors named in `parents`; the others stay at their first level.
 
-    With `others="free"` they are left to nature, in the runs and in the answer, as the paper's actions may: whoever makes
-    the runs fills in what nature chose (`Batch.observed`). Since the parents are all set, nothing else changes.
+    With `others="free"` they are left to nature, in the runs and in the answer, as the paper's actions may: whoever
+    makes the runs fills in what nature chose (`Batch.observed`). Since the parents are all set, nothing else changes.
 
     >>> oracle = Oracle(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0), parents=["X2"])
     >>> set(oracle.ask(oracle.start(), np.random.default_rng(0)).codes[:, 0].tolist())

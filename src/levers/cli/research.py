@@ -338,7 +338,11 @@ def compare(
                 advance(len(batch), f"world {batch[0].world + 1} of {one.n_worlds}")
             found: Sequence[Any] = curve(one, records) if one.at else summarise(one.algorithms, records)
             rows += [row if sweep is None else _with_value(row, sweep.partition("=")[0], typed) for row in found]
-    counts = {"n_factors": (n_factors, "factors"), "n_parents": (n_parents, "parents"), "n_worlds": (n_worlds, "worlds")}
+    counts = {
+        "n_factors": (n_factors, "factors"),
+        "n_parents": (n_parents, "parents"),
+        "n_worlds": (n_worlds, "worlds"),
+    }
     where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
     title = f"{where if world is None else world} x {n_repeats}"
     say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))

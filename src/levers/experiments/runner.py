@@ -82,8 +82,8 @@ def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, n
 def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence) -> Verdict:
     """Like `run_on_world`, but MODL, the oracle and parents-first get sums in one draw: the same law, other numbers.
 
-    A phase of millions of runs then costs as much as one of thousands. Other algorithms, noise that is not Gaussian, and
-    runs in which factors are left to nature, are made row by row.
+    A phase of millions of runs then costs as much as one of thousands. Other algorithms, noise that is not Gaussian,
+    and runs in which factors are left to nature, are made row by row.
 
     >>> from levers.algorithms.base import Problem
     >>> from levers.worlds.named import collider_world

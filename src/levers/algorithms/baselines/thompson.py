@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -88,7 +89,7 @@ class Thompson(Budgeted):
 
     def _best(self, effects: Numbers) -> list[int]:
         begins = offsets(self.space.n_levels) + 1  # the constant comes first
-        return [int(np.argmax(effects[a:b])) for a, b in zip(begins[:-1], begins[1:], strict=True)]
+        return [int(np.argmax(effects[a:b])) for a, b in pairwise(begins)]
 
     def tell(self, state: ThompsonState, batch: Batch, outcomes: ArrayLike) -> ThompsonState:
         """Add the runs."""
@@ -124,5 +125,3 @@ def one_hot(codes: Codes, n_levels: tuple[int, ...]) -> Numbers:
     columns[:, 0] = 1.0
     np.put_along_axis(columns, codes + offsets(n_levels)[:-1] + 1, 1.0, axis=1)
     return columns
-
-

@@ -33,8 +33,8 @@ class Tpe(Budgeted):
     """Optuna's TPE: its default sampler over categorical parameters; recommended is the setting of the best outcome.
 
     A study of Optuna has a history inside. Here each batch is asked of a study in memory that was told all runs so far,
-    by a new sampler with a seed from the generator, so nothing is kept but the runs. `batch_size` settings are asked for
-    before any of them is told: 1 is the usual way.
+    by a new sampler with a seed from the generator, so nothing is kept but the runs. `batch_size` settings are asked
+    for before any of them is told: 1 is the usual way.
 
     >>> from levers import Problem, Space
     >>> tpe = Tpe(Problem(Space.sized([3, 3]), None, 0.1, None), budget=8)

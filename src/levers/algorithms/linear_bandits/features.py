@@ -28,8 +28,8 @@ def check_arms(n_arms: int, max_actions: int, method: str) -> None:
 
     >>> check_arms(300, MAX_ARMS, "rage")
     Traceback (most recent call last):
-    levers.errors.TooManyActionsError: rage holds every assignment as an arm, and is run on at most 256 of them, not 300; \
-use cfs or modl, which work on levels, or fewer factors, or raise max_actions and wait
+    levers.errors.TooManyActionsError: rage holds every assignment as an arm, and is run on at most 256 of them, \
+not 300; use cfs or modl, which work on levels, or fewer factors, or raise max_actions and wait
     """
     if n_arms > max_actions:
         raise TooManyActionsError(
@@ -55,7 +55,7 @@ def arm_features(n_levels: tuple[int, ...]) -> Numbers:
 def directions(features: Numbers) -> Numbers:
     """The differences between arms, each once and with one of its two signs: Y = {x - x'}.
 
-    >>> directions(arm_features((2, 2))).shape  # 6 pairs, of which two differ in the first factor alone, two in the second
+    >>> directions(arm_features((2, 2))).shape  # 6 pairs, of which two and two differ by the same
     (4, 3)
     """
     these, those = np.triu_indices(len(features), k=1)
@@ -140,7 +140,7 @@ def xy_design(features: Numbers, sides: Numbers) -> tuple[Numbers, float]:
 
 
 def rounded(weights: Numbers, n_runs: int) -> Places:
-    """Whole numbers of runs in these proportions: Pukelsheim's efficient rounding (Optimal Design of Experiments, 12.5).
+    """Whole numbers of runs in these proportions: efficient rounding (Pukelsheim, Optimal Design of Experiments, 12.5).
 
     >>> rounded(np.array([0.5, 0.3, 0.2, 0.0]), 7).tolist()
     [3, 2, 2, 0]

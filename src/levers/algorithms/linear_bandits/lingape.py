@@ -130,9 +130,7 @@ class LinGapE(Algorithm):
         ahead = means - means[lead] + widths
         ahead[lead] = -np.inf
         rival = int(np.argmax(ahead))
-        return replace(
-            state, leader=lead, rival=rival, finished=self.noise_sd * float(ahead[rival]) <= self.tolerance
-        )
+        return replace(state, leader=lead, rival=rival, finished=self.noise_sd * float(ahead[rival]) <= self.tolerance)
 
     def progress(self, state: LinGapEState) -> Progress:
         """The assignment that leads, once every arm was run."""

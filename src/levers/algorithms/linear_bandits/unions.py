@@ -1,8 +1,8 @@
 """MODL with unions of marginal sets: between its marginal action set and the exact set of surviving assignments.
 
-The paper's Discussion asks whether unions of marginal sets would trade computation for more rejected actions. MODL keeps
-the smallest marginal set (a product of level sets) that holds every assignment whose estimated gap is below the width;
-here at most `unions` of them are kept. One is MODL's set, and enough of them are the exact set.
+The paper's Discussion asks whether unions of marginal sets would trade computation for more rejected actions. MODL
+keeps the smallest marginal set (a product of level sets) that holds every assignment whose estimated gap is below the
+width; here at most `unions` of them are kept. One is MODL's set, and enough of them are the exact set.
 """
 
 import math
