@@ -8,6 +8,7 @@ this is that rule with a stopping rule of its own.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -25,10 +26,13 @@ GROWTH = 0.05
 STAGE = "upper confidence bounds"
 
 
+_radius = lru_cache(maxsize=100_000)(successive_radius)  # the same numbers of runs come up again and again
+
+
 @serialisable("UcbState")
 @dataclass(frozen=True, eq=False)
 class UcbState:
-    """Runs and sums of every assignment."""
+    """Runs and sums of every assignment, and the one with the largest upper bound."""
 
     counts: NDArray[np.int64]
     sums: NDArray[np.float64]
@@ -74,8 +78,7 @@ class Ucb(Algorithm):
         if state.n_runs < len(state.counts):
             arms = np.arange(state.n_runs, min(len(state.counts), state.n_runs + CHUNK))
         else:
-            arm = int(np.argmax(self._upper(state)))
-            arms = np.full(min(CHUNK, max(1, int(self.growth * state.counts[arm]))), arm)
+            arms = np.full(min(CHUNK, max(1, int(self.growth * state.counts[state.leader]))), state.leader)
         return Batch(action_codes(self.space, arms), stage=STAGE, focus=state.n_runs)
 
     def tell(self, state: UcbState, batch: Batch, outcomes: ArrayLike) -> UcbState:
@@ -96,7 +99,7 @@ class Ucb(Algorithm):
         return replace(state, leader=arm, finished=2 * self._radius(int(state.counts[arm])) <= self.tolerance)
 
     def _radius(self, n_pulls: int) -> float:
-        return successive_radius(self.space.n_assignments, n_pulls, self.failure_prob, self.noise_sd)
+        return _radius(self.space.n_assignments, n_pulls, self.failure_prob, self.noise_sd)
 
     def _upper(self, state: UcbState) -> Numbers:
         pulls, places = np.unique(state.counts, return_inverse=True)

@@ -107,7 +107,7 @@ def spreads(sides: Numbers, inverse: Numbers) -> Numbers:
     >>> spreads(np.array([[0.0, 2.0]]), np.eye(2) / 8).tolist()
     [0.5]
     """
-    found: Numbers = np.einsum("ij,jk,ik->i", sides, inverse, sides)
+    found: Numbers = np.einsum("ij,ij->i", sides @ inverse, sides)
     return found
 
 
