@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Batch, Problem
+from levers.algorithms.baselines.budgeted import NOTHING_PROMISED
 from levers.algorithms.registry import ALGORITHMS, make_algorithm
 from levers.core.space import Space
 from levers.errors import (
@@ -25,7 +26,17 @@ WORLD = World(
     AdditiveOutcome({0: (0, 1, 3), 2: (2, 0, 0, 0)}),
 )
 PROBLEM = Problem(WORLD.space, tolerance=1.0, failure_prob=0.1, noise_sd=1.0)
-OPTIONS: dict[str, dict[str, object]] = {"oracle": {"parents": ["X1", "X3"]}, "naive-search": {"target": 5.0}}
+OPTIONS: dict[str, dict[str, object]] = {
+    "oracle": {"parents": ["X1", "X3"]},
+    "naive-search": {"target": 5.0},
+    "ucb": {"growth": 0.5},
+    "lingape": {"growth": 0.2},
+    "thompson": {"batch_size": 10},
+    "tpe": {"batch_size": 10},
+}
+UNCERTIFIED = ("one-at-a-time", "fractional-factorial", "random", "thompson", "tpe")
+"""Those that spend a budget and promise nothing."""
+CHUNKED = ("cfs.two_stage", "modl", "restricted", "arms", "observational", "ucb", "linear_bandits.phases")
 
 
 def make_answer() -> Answer:
@@ -42,14 +53,17 @@ def make_answer() -> Answer:
 @pytest.mark.parametrize("chunk", [7, 16_384])
 def test_every_algorithm_keeps_the_contract(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved and read back between all steps, with small batches and large: the same verdict, and a right one."""
-    for module in ("cfs.two_stage", "modl", "restricted", "arms", "observational"):
+    for module in (*CHUNKED, "linear_bandits.lingape", "baselines.random_search"):
         monkeypatch.setattr(f"levers.algorithms.{module}.CHUNK", chunk)
     algorithm = make_algorithm(name, PROBLEM, **OPTIONS.get(name, {}))
     verdict = check_contract(algorithm, make_answer, seed=1)
     assert verdict.algorithm == algorithm.name == name
     assert gap(WORLD, verdict.assignment.codes) <= 1.0
     assert verdict.failure_prob == 0.1
-    assert verdict.within == 1.0 or (name == "cfs" and verdict.within <= 1.0)  # cfs says how close it really is
+    if name in UNCERTIFIED:
+        assert (verdict.tolerance, verdict.n_runs, verdict.statement) == (None, 100, NOTHING_PROMISED.text)
+    else:
+        assert verdict.within == 1.0 or (name == "cfs" and verdict.within <= 1.0)  # cfs says how close it really is
     assert verdict.guarantee
 
 
@@ -99,6 +113,14 @@ def test_unknown_algorithms_and_options_are_named() -> None:
         ("parents-first", {"schedule": "fast"}, "schedule must be one of"),
         ("oracle", {}, "needs the true parents"),
         ("observational-regression", {"runs": 0}, "runs"),
+        ("rage", {"outcome_bound": 0.0}, "outcome_bound"),
+        ("xy-adaptive", {"alpha": 1.0}, "alpha"),
+        ("lingape", {"mean_bound": -1.0}, "mean_bound"),
+        ("ucb", {"growth": -0.1}, "growth"),
+        ("fractional-factorial", {"significance": 0.0}, "significance"),
+        ("thompson", {"effect_sd": 0.0}, "effect_sd"),
+        ("tpe", {"batch_size": 0}, "batch_size"),
+        *((name, {"budget": 0}, "budget must be a whole number at least 1") for name in UNCERTIFIED),
     ],
 )
 def test_wrong_options_are_refused_before_anything_runs(name: str, options: dict[str, object], message: str) -> None:
@@ -113,7 +135,15 @@ def test_wrong_names_and_baselines_are_refused() -> None:
         make_algorithm("parents-first", PROBLEM, baseline=(0, 0))
 
 
-@pytest.mark.parametrize("name", ["successive-elimination", "naive-search"])
+@pytest.mark.parametrize("name", ["rage", "xy-adaptive", "lingape"])
+def test_a_linear_bandit_is_refused_beyond_a_number_of_arms(name: str) -> None:
+    with pytest.raises(TooManyActionsError, match=r"at most .* of them, not 59,049; use cfs or modl"):
+        make_algorithm(name, Problem(Space.sized([3] * 10), 0.5, 0.1, 1.0))
+    with pytest.raises(TooManyActionsError, match="at most 20 of them, not 24"):
+        make_algorithm(name, PROBLEM, max_actions=20)
+
+
+@pytest.mark.parametrize("name", ["successive-elimination", "naive-search", "ucb"])
 def test_too_many_assignments_are_refused_with_a_way_out(name: str) -> None:
     problem = Problem(Space.sized([6] * 30), 0.5, 0.1, 1.0)
     with pytest.raises(TooManyActionsError, match=r"221,073,919,720,733,357,899,776 assignments.*use modl"):

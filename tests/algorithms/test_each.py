@@ -5,13 +5,14 @@ import pytest
 
 from levers.algorithms.arms import NaiveSearch, NaiveState, SuccessiveElimination
 from levers.algorithms.base import Batch, Problem
-from levers.algorithms.modl import Modl
+from levers.algorithms.modl import Modl, ModlState
 from levers.algorithms.observational import ObservationalRegression
 from levers.algorithms.registry import make_algorithm
 from levers.algorithms.restricted import ParentsFirst
+from levers.core.codec import from_json, to_json
 from levers.core.space import Space
-from levers.errors import OutcomeMismatchError
-from levers.experiments.runner import run_on_world
+from levers.errors import InvalidSettingError, OutcomeMismatchError
+from levers.experiments.runner import run_by_phases, run_on_world
 from levers.worlds.named import even_table, needle_world
 from levers.worlds.outcome import AdditiveOutcome, Noise
 from levers.worlds.scm import World, gap, true_parents
@@ -48,6 +49,47 @@ def test_modl_stops_at_max_parents_and_reports_what_it_knows() -> None:
     losses = verdict.effects[1]
     assert losses[2] == 0.0
     assert losses[0] == pytest.approx(4.0, abs=1.5)
+
+
+def test_modl_keeps_a_record_of_every_phase() -> None:
+    world = world_with({0: (0.0, 5.0, 0.0), 1: (1.0, 0.0)}, [3, 2])
+    modl, rng, noise = Modl(problem_of(world)), np.random.default_rng(0), np.random.default_rng(1)
+    state = modl.start()
+    while isinstance(step := modl.ask(state, rng), Batch):
+        state = modl.tell(state, step, world.sample(step.codes, noise).outcomes)
+    history = from_json(to_json(state), ModlState).history
+    assert history == modl.history(state)
+    assert [phase.width for phase in history] == list(modl.widths.widths[: len(history)])
+    assert [phase.n_runs for phase in history] == [n for _, n in step.runs_by_stage]
+    assert history[0].active == ((0, 1, 2), (0, 1))
+    assert history[-1].leaders == step.assignment.codes
+    assert [pair for phase in history for pair in phase.dropped] == [(e.factor, e.level) for e in step.eliminations]
+    for phase in history:  # the leader is 0 behind itself
+        assert all(
+            row[levels.index(k)] == 0 for row, levels, k in zip(phase.behind, phase.active, phase.leaders, strict=True)
+        )
+    before = to_json(state).replace(', "history": ' + to_json(history), "")
+    assert from_json(before, ModlState).history == ()  # a state that was stored before there were records
+
+
+@pytest.mark.parametrize("name", ["oracle", "parents-first"])
+def test_other_factors_may_be_left_to_nature(name: str) -> None:
+    world = world_with({0: (0.0, 2.0, 4.0)}, [3, 3, 2])
+    options = {"parents": ["X1"]} if name == "oracle" else {}
+    algorithm = make_algorithm(name, problem_of(world), others="free", **options)
+    set_together = set[tuple[int, ...]]()
+
+    def watch(batch: Batch) -> None:
+        set_together.update(tuple(np.flatnonzero(row != -1)) for row in np.unique(batch.codes, axis=0))
+
+    verdict = run_by_phases(algorithm, world, 0)
+    assert verdict.assignment.codes == (2, -1, -1)
+    assert run_on_world(algorithm, world, 0, on_batch=watch).assignment == verdict.assignment
+    assert set_together == ({(0,)} if name == "oracle" else {(0,), (1,), (2,)})
+    assert not algorithm.sets_every_lever
+    assert make_algorithm(name, problem_of(world), **options).sets_every_lever
+    with pytest.raises(InvalidSettingError, match="others must be one of set, free"):
+        make_algorithm(name, problem_of(world), others="held", **options)
 
 
 def test_modl_runs_shrink_as_levels_go() -> None:
@@ -158,7 +200,22 @@ def test_observational_regression_never_sets_anything() -> None:
     assert "none" in verdict.guarantee
 
 
-@pytest.mark.parametrize("name", ["modl", "parents-first", "oracle", "successive-elimination", "naive-search"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "modl",
+            "parents-first",
+            "oracle",
+            "successive-elimination",
+            "naive-search",
+            "rage",
+            "xy-adaptive",
+            "lingape",
+        ),
+        *("ucb", "modl-unions", "one-at-a-time", "fractional-factorial", "random", "thompson"),
+    ],
+)
 def test_a_batch_told_out_of_turn_is_refused(name: str) -> None:
     """Whatever was told before: a batch from an earlier point of the study is noticed."""
     world = world_with({0: (0.0, 5.0), 1: (1.0, 0.0, 0.4)}, [2, 3])

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from levers.cli.app import app
+from levers.errors import InvalidSettingError
 
 COLUMNS = [
     "algorithm",
@@ -67,6 +68,36 @@ def test_options_reach_the_comparison() -> None:
         assert changed[0]["runs_mean"] != default[0]["runs_mean"], words
 
 
+def test_compare_reports_gaps_after_numbers_of_runs_and_sweeps_a_setting() -> None:
+    words = [*SMALL, "--algorithms", "cfs,random", "--at", "8,16", "--sweep", "noise-sd=0.5,2"]
+    rows = json.loads(run(*words, "--format", "json").stdout)
+    assert [(row["noise_sd"], row["algorithm"], row["at"]) for row in rows] == [
+        (sd, name, at) for sd in ("0.5", "2") for name in ("cfs", "random") for at in (8, 16)
+    ]
+    assert "gap_mean" in run(*words).stdout
+    words = [*SMALL, "--algorithms", "modl", "--sweep", "levels=2,3-4"]
+    few, many = csv.DictReader(io.StringIO(run(*words, "--format", "csv").stdout))
+    assert (few["levels"], many["levels"]) == ("2", "3-4")
+    assert float(few["runs_mean"]) < float(many["runs_mean"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sweep", "parents"], "--sweep needs values"),
+        (["--sweep", "luck=1,2"], "--sweep must be one of"),
+        (["--sweep", "parents=1,x"], "takes numbers separated by commas"),
+        (["--sweep", "parents=1,99"], "n_parents must be a whole number from 1 to 3"),
+        (["--at", "ten"], "--at must be numbers separated by commas"),
+        (["--noise", "loud"], "noise must be one of"),
+    ],
+)
+def test_wrong_comparisons_are_refused(words: list[str], message: str) -> None:
+    error = run(*SMALL, *words).exception
+    assert isinstance(error, InvalidSettingError)
+    assert message in str(error)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -110,7 +141,7 @@ def test_version_help_and_the_list_of_algorithms() -> None:
     assert "Examples:" in run("compare", "--help").stdout
     listed = run("algorithms").stdout
     assert "observational-regression" in listed
-    assert len(listed.splitlines()) == 7
+    assert len(listed.splitlines()) == 17
 
 
 def test_plan_prints_a_table_and_json() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from levers.algorithms.registry import ALGORITHMS
 from levers.errors import InvalidSettingError, TooManyActionsError, UnknownAlgorithmError
-from levers.experiments.compare import Comparison, RunRecord, run_tasks, summarise
+from levers.experiments.compare import Comparison, RunRecord, curve, run_curves, run_tasks, summarise
 
 SMALL = Comparison(n_factors=4, n_parents=2, n_worlds=3, n_repeats=2, algorithms=("modl", "parents-first", "oracle"))
 
@@ -28,11 +28,49 @@ def test_another_algorithm_changes_nothing_for_the_others() -> None:
 
 def test_every_algorithm_can_be_compared() -> None:
     names = tuple(ALGORITHMS)
-    plan = Comparison(n_factors=3, n_parents=2, levels=(2, 3), n_worlds=2, n_repeats=1, algorithms=names)
+    plan = Comparison(3, 2, (2, 3), tolerance=1.0, n_worlds=2, n_repeats=1, algorithms=names)
     summaries = summarise(plan.algorithms, numbers(plan))
     assert [s.algorithm for s in summaries] == list(names)
     assert all(s.n == 2 and s.runs_mean > 0 for s in summaries)
     assert {s.algorithm for s in summaries if s.parents_exact is not None} == {"cfs", "modl", "parents-first"}
+
+
+def test_a_curve_has_the_answer_after_each_number_of_runs() -> None:
+    names = ("cfs", "thompson", "modl", "rage")
+    plan = Comparison(3, 2, (3, 3), tolerance=2.0, n_worlds=2, n_repeats=2, algorithms=names, at=(2, 12, 400))
+    records = [record for batch in run_curves(plan) for record in batch]
+    points = {(point.algorithm, point.at): point for point in curve(plan, records)}
+    assert len(records) == 2 * 2 * 4 * 3
+    assert all(record.n_runs <= record.at for record in records)
+    for name in ("cfs", "thompson"):  # they spend what they have
+        assert [points[name, n].runs_mean for n in plan.at] == [2.0, 12.0, 400.0]
+    verdicts = summarise(names, numbers(plan))
+    for row in verdicts[2:]:  # they stop by themselves
+        last = points[row.algorithm, 400]
+        assert (last.runs_mean, last.gap_mean, last.failures) == (row.runs_mean, row.gap_mean, row.failures)
+    assert (points["rage", 2].answers, points["rage", 2].gap_mean) == (0, None)  # its first phase is longer
+    gaps = [record.gap for record in records if (record.algorithm, record.at) == ("thompson", 12)]
+    assert points["thompson", 12].gap_mean == pytest.approx(np.mean([one for one in gaps if one is not None]))
+    with pytest.raises(InvalidSettingError, match="after which numbers"):
+        list(run_curves(SMALL))
+
+
+def test_algorithms_may_be_told_a_wrong_number_of_parents() -> None:
+    told = dataclasses.replace(SMALL, told_parents=1)
+    world = told.world(0)
+    assert told.algorithm("modl", world).max_parents == 1  # type: ignore[attr-defined]
+    assert SMALL.algorithm("modl", world).max_parents is None  # type: ignore[attr-defined]
+    assert told.null_bound(world) == 0.0
+    assert told.necessary_runs(world) < SMALL.necessary_runs(world)
+    assert dataclasses.replace(SMALL, told_parents=99).told(world) == 4
+
+
+def test_noise_of_other_shapes_reaches_the_worlds() -> None:
+    plan = dataclasses.replace(SMALL, noise="two-point")
+    outcome = plan.world(0).outcome
+    rows = np.zeros((50, 4), dtype=np.int16)
+    drawn = outcome.sample(rows, np.random.default_rng(0)) - outcome.mean(rows)
+    assert set(np.round(drawn, 9)) == {-1.0, 1.0}
 
 
 def test_known_parents_help_modl_and_leave_the_oracle_alone() -> None:
@@ -78,6 +116,14 @@ def test_summaries_are_computed_from_the_records() -> None:
         ({"schedule": "x"}, InvalidSettingError, "schedule"),
         ({"known_min_effect": True}, InvalidSettingError, "needs a min_effect"),
         ({"tolerance": 0.0}, InvalidSettingError, "tolerance"),
+        ({"at": (0, 10)}, InvalidSettingError, "at must be"),
+        ({"at": (20, 10)}, InvalidSettingError, "increasing order"),
+        ({"told_parents": 0}, InvalidSettingError, "told_parents"),
+        ({"told_parents": 2, "known_parents": True}, InvalidSettingError, "not both"),
+        ({"outcome": "Y"}, InvalidSettingError, "give the file too"),
+        ({"world_file": "x.toml"}, InvalidSettingError, "n_worlds must be 1"),
+        ({"noise": "loud"}, InvalidSettingError, "noise must be one of"),
+        ({"n_factors": 8, "algorithms": ("rage",)}, TooManyActionsError, "use cfs or modl"),
         ({"n_factors": 12, "algorithms": ("successive-elimination",)}, TooManyActionsError, "use modl"),
     ],
 )

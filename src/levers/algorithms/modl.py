@@ -20,6 +20,23 @@ BOUND_IN_TOLERANCES = 10.0
 """Default outcome_bound in tolerances: the paper's ratio (B = 5, eps = 0.5). Too small a bound only skips phases."""
 
 
+@serialisable("ModlPhase")
+@dataclass(frozen=True, slots=True)
+class ModlPhase:
+    """One phase that is over: its width gamma, its runs, the levels S it began with, and what it found.
+
+    `leaders` is the best assignment of the phase, `behind[k][i]` the estimate of how far the i-th level of S_k is
+    behind its factor's best (None when too little was known), and `dropped` the levels (factor, level) ruled out.
+    """
+
+    width: float
+    n_runs: int
+    active: ActiveLevels
+    leaders: tuple[int, ...]
+    behind: tuple[tuple[float | None, ...], ...]
+    dropped: tuple[tuple[int, int], ...] = ()
+
+
 @serialisable("ModlState")
 @dataclass(frozen=True, eq=False)
 class ModlState:
@@ -36,6 +53,7 @@ class ModlState:
     n_runs: int = 0
     runs_by_stage: tuple[tuple[str, int], ...] = ()
     finished: bool = False
+    history: tuple[ModlPhase, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,18 +150,34 @@ class Modl(Algorithm):
         stages = add_runs(state.runs_by_stage, f"phase {state.phase + 1}", n_runs)
         return self._end_phase(replace(state, moments=moments, n_runs=state.n_runs + n_runs, runs_by_stage=stages))
 
+    def history(self, state: ModlState) -> tuple[ModlPhase, ...]:
+        """Every phase that is over: S, gamma, estimates and the best assignment of each. `to_json` writes them.
+
+        >>> from levers import Batch, Problem, Space
+        >>> modl, rng = Modl(Problem(Space.sized([2, 3]), 0.5, 0.1, 1.0)), np.random.default_rng(0)
+        >>> state = modl.start()
+        >>> while isinstance(step := modl.ask(state, rng), Batch):
+        ...     state = modl.tell(state, step, 2.0 * step.codes[:, 1] + rng.normal(size=step.n_runs))
+        >>> [(phase.width, phase.n_runs, phase.leaders[1]) for phase in modl.history(state)][1:3]
+        [(4.0, 5, 2), (2.0, 16, 2)]
+        """
+        return state.history
+
     def outlook(self, state: ModlState, n_asked: int) -> Outlook:
         """At most what is left when nothing more is eliminated."""
         return Outlook(None, max(self.most_runs - state.n_runs - n_asked, 0))
 
     def progress(self, state: ModlState) -> Progress:
-        """Leaders and eliminations."""
-        return Progress(state.leaders, state.eliminations, finished=state.finished)
+        """Leaders, from the first phase's end on, and eliminations."""
+        known = state.phase > 0 or state.finished
+        return Progress(state.leaders if known else (), state.eliminations, finished=state.finished)
 
     def _end_phase(self, state: ModlState) -> ModlState:
         width = self.widths.widths[state.phase]
         gaps = empirical_gaps(Fit(state.moments), state.active, lemma_variance(state.active, state.moments.n_runs))
         active, dropped = eliminate(gaps, state.active, width, state.n_runs)
+        gone = tuple((e.factor, e.level) for e in dropped)
+        phase = ModlPhase(width, state.moments.n_runs, state.active, gaps.leaders, gaps.behind, gone)
         enough = self.space.n_factors if self.max_parents is None else self.max_parents
         finished = count_single(active) >= enough or state.phase + 1 == len(self.widths.widths)
         return replace(
@@ -157,6 +191,7 @@ class Modl(Algorithm):
             losses=_updated_losses(gaps, state),
             eliminations=state.eliminations + dropped,
             finished=finished,
+            history=(*state.history, phase),
         )
 
     def _verdict(self, state: ModlState) -> Verdict:

@@ -27,6 +27,16 @@ _OWN = {
     "successive-elimination": "levers.algorithms.arms:SuccessiveElimination",
     "naive-search": "levers.algorithms.arms:NaiveSearch",
     "observational-regression": "levers.algorithms.observational:ObservationalRegression",
+    "ucb": "levers.algorithms.ucb:Ucb",
+    "rage": "levers.algorithms.linear_bandits.rage:Rage",
+    "lingape": "levers.algorithms.linear_bandits.lingape:LinGapE",
+    "xy-adaptive": "levers.algorithms.linear_bandits.xy_adaptive:XYAdaptive",
+    "modl-unions": "levers.algorithms.linear_bandits.unions:MarginalUnions",
+    "one-at-a-time": "levers.algorithms.baselines.one_at_a_time:OneAtATime",
+    "fractional-factorial": "levers.algorithms.baselines.fractional_factorial:FractionalFactorial",
+    "random": "levers.algorithms.baselines.random_search:RandomSettings",
+    "thompson": "levers.algorithms.baselines.thompson:Thompson",
+    "tpe": "levers.algorithms.baselines.tpe:Tpe",
 }
 
 
@@ -71,7 +81,7 @@ def check_known(name: str) -> str:
     >>> check_known("model")
     Traceback (most recent call last):
     levers.errors.UnknownAlgorithmError: there is no algorithm 'model' (did you mean 'modl'?); known are cfs, modl, \
-parents-first, oracle, successive-elimination, naive-search, observational-regression
+parents-first, oracle, ...
     """
     if name not in ALGORITHMS:
         close = difflib.get_close_matches(name, ALGORITHMS, n=1)

@@ -12,13 +12,17 @@ from levers.algorithms.modl import Modl, ModlState
 from levers.core.certificates.sample_size import SCHEDULES, parent_test_runs
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
-from levers.core.space import Codes, Space
+from levers.core.space import FREE, Codes, Space
+from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
+
+OTHERS = ("set", "free")
+"""What becomes of the factors that are not searched: held at a level, or left to nature."""
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """Some factors of a space, and the level at which each of the others is held.
+    """Some factors of a space, and the level at which each of the others is held; FREE leaves it to nature.
 
     >>> inner = Subspace(Space.sized([2, 3, 2]), positions=(1,), baseline=(0, 0, 1))
     >>> inner.widen(np.array([[2]], dtype=np.int16)).tolist()
@@ -49,8 +53,8 @@ class Subspace:
 
     def widen_progress(self, progress: Progress) -> Progress:
         """An inner algorithm's progress among all factors."""
-        leaders = self.widen(np.asarray([progress.leaders], dtype=np.int16))[0]
-        return replace(progress, leaders=tuple(leaders.tolist()), eliminations=self._widened(progress.eliminations))
+        leaders = progress.leaders and tuple(self.widen(np.array([progress.leaders], dtype=np.int16))[0].tolist())
+        return replace(progress, leaders=leaders, eliminations=self._widened(progress.eliminations))
 
     def _widened(self, eliminations: tuple[Elimination, ...]) -> tuple[Elimination, ...]:
         return tuple(replace(e, factor=self.positions[e.factor]) for e in eliminations)
@@ -74,9 +78,18 @@ def baseline_of(space: Space, given: Sequence[int] | None) -> tuple[int, ...]:
     return space.assignment((0,) * space.n_factors if given is None else given).codes
 
 
+def others_of(space: Space, given: Sequence[int] | None, others: str) -> tuple[int, ...]:
+    """Where the factors that are not searched are held: at x_0, or nowhere."""
+    fixed = baseline_of(space, given)
+    return fixed if others == OTHERS[0] else (FREE,) * space.n_factors
+
+
 @dataclass(frozen=True)
 class Oracle(Algorithm):
     """MODL restricted to the factors named in `parents`; the others stay at their first level.
+
+    With `others="free"` they are left to nature, in the runs and in the answer, as the paper's actions may: whoever
+    makes the runs fills in what nature chose (`Batch.observed`). Since the parents are all set, nothing else changes.
 
     >>> oracle = Oracle(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0), parents=["X2"])
     >>> set(oracle.ask(oracle.start(), np.random.default_rng(0)).codes[:, 0].tolist())
@@ -86,19 +99,26 @@ class Oracle(Algorithm):
     parents: Sequence[str] = ()
     schedule: str = SCHEDULES[0]
     outcome_bound: float | None = None
+    others: str = OTHERS[0]
     name: ClassVar[str] = "oracle"
 
     def __post_init__(self) -> None:
         self.check_complete()
+        check_choice("others", self.others, OTHERS)
         if not self.parents:
             raise InvalidSettingError("the oracle needs the true parents: pass parents=[...] with at least one factor")
         self.modl  # noqa: B018  wrong names and options are refused here
 
     @property
+    def sets_every_lever(self) -> bool:  # type: ignore[override]
+        """Not with the others left to nature."""
+        return self.others == OTHERS[0]
+
+    @property
     def inside(self) -> Subspace:
         """The part of the space that is searched."""
         positions = tuple(sorted({self.space.position(name) for name in self.parents}))
-        return Subspace(self.space, positions, baseline_of(self.space, None))
+        return Subspace(self.space, positions, others_of(self.space, None, self.others))
 
     @property
     def modl(self) -> Modl:
@@ -154,6 +174,10 @@ class ParentsFirst(Algorithm):
     Factors are tested in random order; with `max_parents` the tests stop once that many are found. If no factor passes,
     MODL runs on all of them.
 
+    With `others="free"` all factors but the one under test, and later all but those found, are left to nature. What a
+    test then compares are total effects, those through other factors included; and outcomes vary by more than the noise
+    where parents are left free, which neither the tests nor MODL know of, so nothing is promised.
+
     >>> first = ParentsFirst(Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0))
     >>> first.ask(first.start(), np.random.default_rng(0)).stage
     'testing for parents'
@@ -163,13 +187,20 @@ class ParentsFirst(Algorithm):
     schedule: str = SCHEDULES[0]
     outcome_bound: float | None = None
     baseline: Sequence[int] | None = None
+    others: str = OTHERS[0]
     name: ClassVar[str] = "parents-first"
 
     def __post_init__(self) -> None:
         self.check_complete()
+        check_choice("others", self.others, OTHERS)
         self.check_max_parents(self.max_parents)
         baseline_of(self.space, self.baseline)
         self.search(ParentsFirstState())  # wrong options are refused here
+
+    @property
+    def sets_every_lever(self) -> bool:  # type: ignore[override]
+        """Not with the others left to nature."""
+        return self.others == OTHERS[0]
 
     def level_runs(self, factor: int) -> int:
         """Runs at each level of a factor's test."""
@@ -193,7 +224,7 @@ class ParentsFirst(Algorithm):
         """The factor under test, or a new one; the row that is run, and how many runs it still needs."""
         untested = [k for k in range(self.space.n_factors) if k not in state.tested]
         factor = state.factor if state.factor is not None else int(rng.choice(untested))
-        row = np.asarray(baseline_of(self.space, self.baseline), dtype=np.int16)
+        row = np.array(others_of(self.space, self.baseline, self.others), dtype=np.int16)
         row[factor] = state.level
         return factor, row, self.level_runs(factor) - state.level_runs
 
@@ -238,7 +269,7 @@ class ParentsFirst(Algorithm):
     def search(self, state: ParentsFirstState) -> tuple[Subspace, Modl]:
         """MODL on the factors found, or on all when none was."""
         positions = tuple(sorted(state.found)) or tuple(range(self.space.n_factors))
-        inside = Subspace(self.space, positions, baseline_of(self.space, self.baseline))
+        inside = Subspace(self.space, positions, others_of(self.space, self.baseline, self.others))
         problem = replace(inside.problem(self.problem), failure_prob=self.failure_prob / 2)
         return inside, Modl(problem, self.schedule, None, self.outcome_bound)
 
@@ -248,7 +279,9 @@ class ParentsFirst(Algorithm):
             algorithm=self.name,
             n_runs=state.n_runs + inner.n_runs,
             failure_prob=self.failure_prob,
-            guarantee="needs every parent to move the outcome by at least the tolerance; then the paper's theorem",
+            guarantee="needs every parent to move the outcome by at least the tolerance; then the paper's theorem"
+            if self.others == OTHERS[0]
+            else "none: outcomes vary with parents that are left to nature",
             parents=tuple(self.space.names[k] for k in sorted(state.found)),
             runs_by_stage=state.runs_by_stage + inner.runs_by_stage,
         )

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import astuple, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from levers.cli.service import import_serving, serve_storage
 from levers.core.certificates.sample_size import SCHEDULES
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
-from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, run_tasks, summarise
+from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, curve, run_curves, run_tasks, summarise
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
 from levers.experiments.plan import GUESSES, Plan
 from levers.experiments.plan import plan as make_plan
@@ -213,6 +214,50 @@ def parse_range(text: str) -> tuple[int, int]:
         raise InvalidSettingError(f"levels must look like 3-6 or 4, not {text!r}") from None
 
 
+_SWEPT = {"factors": "n_factors", "parents": "n_parents", "worlds": "n_worlds", "repeats": "n_repeats"}
+"""Options of compare whose settings have other names."""
+_NOT_SWEPT = ("algorithms", "at", "world_file", "outcome", "make_worlds", "known_parents", "known_min_effect")
+
+
+def parse_numbers(text: str, name: str, kind: type[int] | type[float] = int) -> tuple[Any, ...]:
+    """Numbers separated by commas.
+
+    >>> parse_numbers("20,40", "at"), parse_numbers("2,5", "table-beta", float), parse_numbers("", "at")
+    ((20, 40), (2.0, 5.0), ())
+    """
+    try:
+        return tuple(kind(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InvalidSettingError(f"--{name} must be numbers separated by commas, not {text!r}") from None
+
+
+def parse_sweep(text: str) -> tuple[str, list[tuple[str, Any]]]:
+    """`parents=1,3,5` as the setting of a comparison, and each value as typed and as meant.
+
+    >>> parse_sweep("parents=1,3")
+    ('n_parents', [('1', 1), ('3', 3)])
+    >>> parse_sweep("levels=3-6,4")
+    ('levels', [('3-6', (3, 6)), ('4', (4, 4))])
+    """
+    option, _, values = text.partition("=")
+    option = option.strip().lstrip("-").replace("-", "_")
+    name = _SWEPT.get(option, option)
+    kinds = {f.name: f.type for f in fields(Comparison) if f.name not in _NOT_SWEPT and "tuple" not in str(f.type)}
+    if name != "levels" and name not in kinds:
+        known = sorted({*kinds, "levels", *_SWEPT} - set(_SWEPT.values()))
+        raise InvalidSettingError(f"--sweep must be one of {', '.join(known)} with values, as in parents=1,3,5")
+    typed = [value.strip() for value in values.split(",") if value.strip()]
+    if not typed:
+        raise InvalidSettingError(f"--sweep needs values, as in {option}=1,3,5")
+    if name == "levels":
+        return name, [(value, parse_range(value)) for value in typed]
+    kind = str if kinds[name] is str else int if "int" in str(kinds[name]) else float
+    try:
+        return name, [(value, kind(value)) for value in typed]
+    except ValueError:
+        raise InvalidSettingError(f"--sweep {option} takes numbers separated by commas, not {values!r}") from None
+
+
 def compare(
     n_factors: Annotated[int, typer.Option("--factors", help="Number of factors (K).")] = 10,
     n_parents: Annotated[int, typer.Option("--parents", help="How many of them influence the outcome (P_Y).")] = 3,
@@ -220,44 +265,93 @@ def compare(
     tolerance: Annotated[float, typer.Option(help="How far from the best is good enough (eps).")] = 0.5,
     failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that (delta).")] = 0.1,
     noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
+    noise: Annotated[
+        str, typer.Option(help="What the noise is like: gaussian, uniform, two-point or bernoulli.")
+    ] = "gaussian",
     n_worlds: Annotated[int, typer.Option("--worlds", help="Number of random worlds.")] = 20,
     n_repeats: Annotated[int, typer.Option("--repeats", help="Runs of each algorithm on each world.")] = 5,
     algorithms: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(DEFAULT_ALGORITHMS),
+    at: Annotated[
+        str, typer.Option(help="Report the gap after these numbers of runs instead, for example 20,40,80,160.")
+    ] = "",
+    sweep: Annotated[str | None, typer.Option(help="Vary one of these settings, for example parents=1,3,5.")] = None,
+    world: Annotated[
+        Path | None, typer.Option(help="One world from a .toml or .bif file, instead of random ones.")
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="Which node of the file is the outcome.")] = None,
     known_parents: Annotated[
         bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
     ] = False,
+    told_parents: Annotated[
+        int | None, typer.Option(help="Tell the algorithms that so many factors matter at most, true or not.")
+    ] = None,
     known_min_effect: Annotated[
         bool, typer.Option("--known-min-effect", help="Tell the algorithms the least range of a parent's effects.")
     ] = False,
     schedule: Annotated[str, typer.Option(help=f"MODL's widths: {', '.join(SCHEDULES)}.")] = SCHEDULES[0],
     degree: Annotated[float, typer.Option(help="Expected degree of the causal graph.")] = 3.0,
     interaction: Annotated[float, typer.Option(help="Strength of interactions that break additivity (alpha).")] = 0.0,
+    interactions: Annotated[
+        str, typer.Option(help="Products of so many parents that break additivity, for example 2,3,3.")
+    ] = "",
+    magnitude: Annotated[float, typer.Option(help="The coefficient of each of these products.")] = 0.0,
     min_effect: Annotated[float, typer.Option(help="Least range of every parent's effects.")] = 0.0,
     max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a factor; -1 for none.")] = 6,
+    child_prob: Annotated[float, typer.Option(help="How often a factor after the outcome is an effect of it.")] = 0.5,
+    table_beta: Annotated[str, typer.Option(help="Parameters of the Beta law of conditional probabilities.")] = "2,5",
+    root_dirichlet: Annotated[float, typer.Option(help="Parameter of the Dirichlet law of factors that read none.")] = (
+        0.5
+    ),
     workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="Same seed, same numbers.")] = 0,
     output: Annotated[Format, typer.Option("--format", help="How to print the result.")] = Format.table,
 ) -> None:
-    """Compare algorithms on the same random worlds of the paper.
+    """Compare algorithms on the same random worlds of the paper, or on a world from a file.
 
     \b
     Examples:
       levers compare --factors 10 --parents 3
       levers compare --algorithms modl,successive-elimination --factors 4 --parents 2 --format csv
-      levers compare --schedule proof --factors 5 --parents 2 --min-effect 0.5
+      levers compare --algorithms cfs,rage,lingape,xy-adaptive --factors 3 --parents 2 --levels 3
+      levers compare --algorithms cfs,thompson,tpe,random --at 20,40,80,160
+      levers compare --algorithms cfs,modl --sweep parents=1,3,5
+      levers compare --world plant.toml --repeats 20
     """
-    given = {name: value for name, value in locals().items() if name not in ("workers", "output")}
+    given = {name: value for name, value in locals().items() if name in {f.name for f in fields(Comparison)}}
     given["levels"] = parse_range(levels)
     given["algorithms"] = tuple(name.strip() for name in algorithms.split(",") if name.strip())
     given["max_in_degree"] = None if max_in_degree < 0 else max_in_degree
-    plan = Comparison(**given)
-    records = []
-    with progress_bar("studies", len(plan.tasks()) * len(plan.algorithms)) as advance:
-        for batch in run_tasks(plan, workers or os.cpu_count() or 1):
-            records += batch
-            advance(len(batch), f"world {batch[0].world + 1} of {n_worlds}")
-    title = f"{n_factors} factors, {n_parents} parents, {n_worlds} worlds x {n_repeats}"
-    say_rows(summarise(plan.algorithms, records), output, title)
+    given["at"] = parse_numbers(at, "at")
+    given["interactions"] = parse_numbers(interactions, "interactions")
+    given["table_beta"] = parse_numbers(table_beta, "table-beta", float)
+    if world is not None:
+        given |= {"world_file": str(world), "n_worlds": 1}
+    swept, values = (None, [("", None)]) if sweep is None else parse_sweep(sweep)
+    plans = {typed: Comparison(**given | ({} if swept is None else {swept: value})) for typed, value in values}
+    rows = []
+    n_studies = sum(len(one.tasks()) * len(one.algorithms) * (len(one.at) or 1) for one in plans.values())
+    with progress_bar("studies", n_studies) as advance:
+        for typed, one in plans.items():
+            records: list[Any] = []
+            for batch in (run_curves if one.at else run_tasks)(one, workers or os.cpu_count() or 1):
+                records += batch
+                advance(len(batch), f"world {batch[0].world + 1} of {one.n_worlds}")
+            found: Sequence[Any] = curve(one, records) if one.at else summarise(one.algorithms, records)
+            rows += [row if sweep is None else _with_value(row, sweep.partition("=")[0], typed) for row in found]
+    counts = {
+        "n_factors": (n_factors, "factors"),
+        "n_parents": (n_parents, "parents"),
+        "n_worlds": (n_worlds, "worlds"),
+    }
+    where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
+    title = f"{where if world is None else world} x {n_repeats}"
+    say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))
+
+
+def _with_value(row: Any, option: str, typed: str) -> Any:
+    """A row of results with the value of what was swept in front."""
+    names = [option.strip().lstrip("-").replace("-", "_"), *(f.name for f in fields(row))]
+    return make_dataclass("Swept", names)(typed, *astuple(row))
 
 
 def reproduce(

@@ -57,6 +57,7 @@ class Client:
         budget: int | None = None,
         max_runs: int | None = None,
         aim: str | None = None,
+        noise: str | None = None,
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),

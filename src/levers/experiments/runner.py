@@ -1,6 +1,6 @@
 """One algorithm on one simulated world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +37,38 @@ def run_on_world(
     return run_to_verdict(algorithm, outcomes_of, policy_rng)
 
 
+def answers_after(
+    algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence, at: Sequence[int]
+) -> list[tuple[int, tuple[int, ...] | None]]:
+    """What an algorithm would answer after each of these numbers of runs, and the runs it had made by then.
+
+    A batch that goes beyond a number is not made for it. The answer is the verdict where there is one by then, else the
+    leading levels of the state; None where nothing leads yet. The numbers are given in increasing order.
+
+    >>> from levers.algorithms.base import Problem
+    >>> from levers.worlds.named import collider_world
+    >>> world = collider_world()
+    >>> modl = Modl(Problem(world.space, 0.5, 0.1, 1.0))
+    >>> answers_after(modl, world, 0, at=(1, 1_000_000))[0]
+    (0, None)
+    >>> answers_after(modl, world, 0, at=(1, 1_000_000))[1][1][0]  # the best level of the first factor
+    2
+    """
+    world_rng, policy_rng = _streams(seed)
+    state, n_runs, answers = algorithm.start(), 0, list[tuple[int, tuple[int, ...] | None]]()
+    while len(answers) < len(at):
+        step = algorithm.ask(state, policy_rng)
+        if isinstance(step, Verdict):
+            return [*answers, *[(n_runs, step.assignment.codes)] * (len(at) - len(answers))]
+        while len(answers) < len(at) and n_runs + step.n_runs > at[len(answers)]:
+            answers.append((n_runs, algorithm.progress(state).leaders or None))
+        if len(answers) < len(at):
+            runs = world.sample(step.codes, world_rng)
+            state = algorithm.tell(state, step.observed(runs.codes), runs.outcomes)
+            n_runs += step.n_runs
+    return answers
+
+
 def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, np.random.Generator]:
     root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     # A fixed spawn key, not root.spawn: the same SeedSequence may be used again and must give the same streams.
@@ -50,8 +82,8 @@ def _streams(seed: int | np.random.SeedSequence) -> tuple[np.random.Generator, n
 def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.SeedSequence) -> Verdict:
     """Like `run_on_world`, but MODL, the oracle and parents-first get sums in one draw: the same law, other numbers.
 
-    A phase of millions of runs then costs as much as one of thousands. Other algorithms, and noise that is not
-    Gaussian, are run row by row.
+    A phase of millions of runs then costs as much as one of thousands. Other algorithms, noise that is not Gaussian,
+    and runs in which factors are left to nature, are made row by row.
 
     >>> from levers.algorithms.base import Problem
     >>> from levers.worlds.named import collider_world
@@ -60,7 +92,8 @@ def run_by_phases(algorithm: Algorithm, world: World, seed: int | np.random.Seed
     >>> verdict.assignment["X0"], verdict.n_runs > 1_000_000
     (2, True)
     """
-    if not can_draw_totals(world.outcome):
+    leaves_free = isinstance(algorithm, Oracle | ParentsFirst) and algorithm.others == "free"
+    if leaves_free or not can_draw_totals(world.outcome):
         return run_on_world(algorithm, world, seed)
     world_rng, policy_rng = _streams(seed)
     match algorithm:

@@ -101,6 +101,7 @@ def create_study(
     budget: int | None = None,
     max_runs: int | None = None,
     aim: str | None = None,
+    noise: str | None = None,
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
@@ -118,7 +119,8 @@ def create_study(
     Give a `tolerance`, or a `budget` of 2 runs or more. What the runs of a budget serve is the `aim`: "best", the
     default, is the setting recommended at the end; "certify" is the smallest tolerance that can be promised, and what
     a study with a tolerance does. With `max_runs` beside a tolerance a study that has not reached it by then ends with
-    what it can promise.
+    what it can promise. With `noise="subgaussian"` the promise holds for noise of any shape that is no wilder than
+    normal noise of `noise_sd`, such as outcomes of yes or no with 0.5.
 
     `storage` is None for memory, `sqlite:///levers.db` or `postgresql+psycopg://user@host/database`. `block_size` is
     how many runs are made together, on a day or a sheet, and how many `ask` on the command line hands out at a time:
@@ -139,7 +141,7 @@ def create_study(
     levers = Space.of(space)
     check_reserved(levers, RESERVED)  # a study from before, gone on with under other terms, may have a factor `study`
     given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "max_runs": max_runs, "aim": aim}
-    given |= options
+    given |= {"noise": noise} | options
     known = option_names(algorithm)
     chosen = {key: value for key, value in given.items() if value is not None or key in options}
     unknown = sorted(set(chosen) - set(known))

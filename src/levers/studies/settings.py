@@ -27,6 +27,7 @@ QUESTIONS = {
 
 GOALS = ("maximize", "minimize")
 AIMS = ("certify", "best")
+NOISES = ("gaussian", "subgaussian")
 Kind: TypeAlias = Literal[
     "choice",
     "text",
@@ -133,6 +134,16 @@ SETTINGS = (
         "the noise",
         "Standard deviation of the outcome when nothing is changed; a study learns it if unknown.",
         field="Yes, its standard deviation is",
+        question=NOISE,
+    ),
+    Setting(
+        "noise",
+        "choice",
+        "the shape of the noise",
+        "gaussian (default), or subgaussian for noise of any shape, such as yes or no: it takes more runs.",
+        None,
+        NOISES,
+        (CREATE,),
         question=NOISE,
     ),
     Setting(

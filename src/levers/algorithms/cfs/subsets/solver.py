@@ -342,15 +342,10 @@ class Subsets(Algorithm):
         """What could be certified if the study ended now; None before a round."""
         if state.finished:
             return self.verdict(state)
-        if not state.comparing:
-            found = self.alone.interim(state.setting)
-            return None if found is None else subset_verdict(self, replace(state, cut=True), found, None)
-        assert state.subset is not None  # see _opened
-        compared = self.comparison(state).interim(state.subset)
-        if compared is None:
-            found = self.alone.interim(state.setting)
-            return None if found is None else subset_verdict(self, replace(state, cut=True), found, None)
-        return subset_verdict(self, state, self.alone.verdict(state.setting), compared)
+        if state.comparing and state.subset is not None and state.subset.n_runs:
+            return self._said(state, self.alone.verdict(state.setting))
+        found = self.alone.interim(state.setting)
+        return None if found is None else self._said(replace(state, cut=True), found)
 
     def look_inside(
         self, state: SubsetState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
@@ -372,10 +367,11 @@ class Subsets(Algorithm):
 
     def verdict(self, state: SubsetState) -> Verdict:
         """The verdict of a finished study."""
-        found = self.alone.verdict(state.setting)
-        if not state.comparing or state.subset is None:
-            return subset_verdict(self, state, found, None)
-        return subset_verdict(self, state, found, self.comparison(state).verdict(state.subset))
+        return self._said(state, self.alone.verdict(state.setting))
+
+    def _said(self, state: SubsetState, setting: Verdict) -> Verdict:
+        comparison = self.comparison(state) if state.comparing else None
+        return subset_verdict(self.problem, self.free, state, setting, comparison)
 
     def outlook(self, state: SubsetState, n_asked: int) -> Outlook:
         """Runs still to come after the round under way."""

@@ -3,19 +3,17 @@ drives a lever and the outcome."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Remark, Verdict, add_runs
+from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
 from levers.algorithms.cfs import settings
+from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import COMPARING
-from levers.algorithms.cfs.subsets.state import SubsetState, subset_rows
+from levers.algorithms.cfs.subsets.state import SubsetState, subset_rows, subsets_of
 from levers.core.model.hidden_cause import HiddenCause, hidden_cause
 from levers.core.model.ordinary import Noise
-
-if TYPE_CHECKING:
-    from levers.algorithms.cfs.subsets.solver import Subsets
+from levers.core.space import Space
 
 NOT_COMPARED = Remark(
     "not compared",
@@ -31,49 +29,60 @@ LEFT_ALONE = Remark(
 HIDDEN_CAUSE, NO_HIDDEN_CAUSE = "hidden cause", "no hidden cause"
 
 
-def subset_verdict(rules: "Subsets", state: SubsetState, setting: Verdict, compared: Verdict | None) -> Verdict:
-    """The verdict on the best setting of all levers, and on leaving some of them alone where that was compared."""
+def subset_verdict(
+    problem: Problem, free: tuple[int, ...], state: SubsetState, setting: Verdict, comparison: Pooled | None
+) -> Verdict:
+    """The verdict on the best setting of all levers, and on leaving some of the `free` ones alone.
+
+    `setting` is that of the study in which all were set, and `comparison` the rules by which the state compares what to
+    leave alone, None where nothing was compared yet.
+    """
     setting = replace(
         setting,
-        problem=rules.problem,
-        failure_prob=rules.failure_prob,
+        problem=problem,
+        failure_prob=problem.failure_prob,
         rules=settings.SUBSET_RULES,
-        options=(*setting.options, ("free", ",".join(rules.space.names[k] for k in rules.free))),
+        options=(*setting.options, ("free", ",".join(problem.space.names[k] for k in free))),
     )
-    if compared is None or state.subset is None:
+    compared = comparison.interim(state.subset) if comparison is not None and state.subset is not None else None
+    if compared is None or comparison is None:
         return replace(setting, provisos=(*setting.provisos, NOT_COMPARED))
-    codes = subset_rows(rules.subsets, state.at)[state.leader]
+    codes = subset_rows(subsets_of(free), state.at)[state.leader]
     ends = (STOPPED_EARLY, LENGTH_CHOSEN)
     provisos = [remark for remark in setting.provisos if remark not in ends and remark.kind != "nothing certified"]
     provisos += [remark for remark in compared.provisos if remark not in provisos and remark.kind != "short days"]
+    hidden = _hidden_remarks(problem, free, state, comparison)
     return replace(
         setting,
-        assignment=rules.space.assignment(codes),
+        assignment=problem.space.assignment(codes),
         n_runs=setting.n_runs + compared.n_runs,
         tolerance=None if compared.tolerance is None else compared.tolerance + (state.at_most or 0.0),
-        provisos=(*provisos, *_left_remarks(rules, state), LEFT_ALONE, *_hidden_remarks(rules, state)),
+        provisos=(*provisos, *_left_remarks(problem.space, free, state, comparison), LEFT_ALONE, *hidden),
         runs_by_stage=add_runs(setting.runs_by_stage, COMPARING, compared.n_runs),
         blocks=(*setting.blocks, *(replace(block, stage=COMPARING) for block in compared.blocks)),
     )
 
 
-def _left_remarks(rules: "Subsets", state: SubsetState) -> Iterator[Remark]:
+def _left_remarks(space: Space, free: tuple[int, ...], state: SubsetState, comparison: Pooled) -> Iterator[Remark]:
     """What is gained by leaving levers alone."""
-    names = tuple(rules.space.names[k] for k in rules.subsets[state.leader])
+    names = tuple(space.names[k] for k in subsets_of(free)[state.leader])
     if names and state.subset is not None:
-        evidence = rules.comparison(state).evidence(state.subset)
+        evidence = comparison.evidence(state.subset)
         gain = float(evidence.estimates[0, state.leader, 0])
         said = f"leaving {' and '.join(names)} alone gave {gain:.3g} more than the best setting of all levers"
         yield Remark("gain of leaving alone", said, levers=names)
 
 
-def _hidden_remarks(rules: "Subsets", state: SubsetState) -> Iterator[Remark]:
+def _hidden_remarks(
+    problem: Problem, free: tuple[int, ...], state: SubsetState, comparison: Pooled
+) -> Iterator[Remark]:
     """Whether something hidden drives both a free lever and the outcome."""
-    found = [(subset, one) for subset, one in hidden_causes(rules, state) if one is not None]
+    tested = hidden_causes(problem, free, state, comparison)
+    found = [(subset, one) for subset, one in tested if one is not None]
     if not found:
         return
     subset, one = min(found, key=lambda each: (each[1].p_value, len(each[0])))
-    names = tuple(rules.space.names[k] for k in subset)
+    names = tuple(problem.space.names[k] for k in subset)
     share = f"{settings.HIDDEN_ERROR:.0%} of studies without a hidden cause"
     if one.p_value <= settings.HIDDEN_ERROR:
         yield Remark(
@@ -85,30 +94,31 @@ def _hidden_remarks(rules: "Subsets", state: SubsetState) -> Iterator[Remark]:
             p_value=one.p_value,
         )
     else:
-        free = " or ".join(rules.space.names[k] for k in rules.free)
+        named = " or ".join(problem.space.names[k] for k in free)
         yield Remark(
             NO_HIDDEN_CAUSE,
-            f"no sign that something hidden drives both {free} and the outcome (p = {one.p_value:.2g})",
+            f"no sign that something hidden drives both {named} and the outcome (p = {one.p_value:.2g})",
             p_value=one.p_value,
         )
 
 
-def hidden_causes(rules: "Subsets", state: SubsetState) -> Iterator[tuple[tuple[int, ...], HiddenCause | None]]:
+def hidden_causes(
+    problem: Problem, free: tuple[int, ...], state: SubsetState, comparison: Pooled
+) -> Iterator[tuple[tuple[int, ...], HiddenCause | None]]:
     """The test of every subset that was left alone: does it yield more than the levels that nature took explain?"""
     if state.subset is None or state.tally is None or not state.subset.n_runs:
         return
-    comparison = rules.comparison(state)
-    fit, own = state.setting.fit, Noise.of(state.setting.fit, rules.problem.noise_sd)
+    fit, own = state.setting.fit, Noise.of(state.setting.fit, problem.noise_sd)
     other = Noise.of(state.subset.fit, None)
     if own is None or other is None or other.dof is None:
         return
     evidence = comparison.evidence(state.subset)
-    for a, subset in enumerate(rules.subsets):
+    for a, subset in enumerate(subsets_of(free)):
         known = float(evidence.information[0, a, 0])
         if not subset or known <= 0:
             continue
         error = comparison.unequal * other.sd / float(np.sqrt(known))
         shares = state.tally.shares(a)
-        taken = {k: shares[f, : rules.space.n_levels[k]] for f, k in enumerate(rules.free) if k in subset}
+        taken = {k: shares[f, : problem.space.n_levels[k]] for f, k in enumerate(free) if k in subset}
         gain = float(evidence.estimates[0, a, 0])
-        yield subset, hidden_cause(fit, own, gain, error, other.dof, taken, state.at, len(rules.subsets) - 1)
+        yield subset, hidden_cause(fit, own, gain, error, other.dof, taken, state.at, 2 ** len(free) - 1)
