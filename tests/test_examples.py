@@ -17,6 +17,8 @@ ROOT = Path(__file__).parent.parent
         ("study.py", "of the best with probability 90%"),
         ("interaction.py", "heat and speed seem to interact"),
         ("interaction.py", "yields 1.9"),
+        ("left_alone.py", "set {'X1': 3, 'X2': 3}, leave alone: X\n"),
+        ("left_alone.py", "no sign that something hidden drives both heat and the outcome"),
     ],
 )
 def test_examples_run(name: str, expected: str) -> None:

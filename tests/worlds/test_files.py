@@ -36,6 +36,7 @@ levels = ["off", "on"]
 
 def world_of_the_page(tmp_path: Path) -> World:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert text == (PAGE.parents[1] / "examples" / "bakery.toml").read_text()
     (tmp_path / "bakery.toml").write_text(text)
     return load_world(tmp_path / "bakery.toml")
 
