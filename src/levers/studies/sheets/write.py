@@ -172,7 +172,7 @@ def cell_texts(levels: Sequence[str]) -> list[str]:
 def cell_places(codes: NDArray[np.int16], n_levels: int) -> NDArray[np.int64]:
     """Which of these texts the codes of a factor stand for.
 
-    >>> cell_places(np.array([1, FREE, FREE - 1], dtype=np.int16), 2).tolist()
+    >>> cell_places(np.array([1, -1, -2], dtype=np.int16), 2).tolist()
     [1, 2, 3]
     """
     wide = codes.astype(np.int64)
