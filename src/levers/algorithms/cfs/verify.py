@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import BlockRecord, Verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import DAY_RULES, POOLED_RULES, RULES, SPARSE_RULES, SUBSET_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
@@ -90,11 +90,12 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal up to rounding: sums depend in their last digits on the pieces in which the outcomes came."""
+    """Equal up to rounding: sums depend in their last digits on the pieces in which the outcomes came, and a design's
+    inflation on the processor."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, Elimination) and isinstance(other, Elimination):
+    if isinstance(one, Elimination | BlockRecord) and type(one) is type(other):
         return _same(astuple(one), astuple(other))
     return bool(one == other)
