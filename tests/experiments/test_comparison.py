@@ -102,6 +102,8 @@ def test_summaries_are_computed_from_the_records() -> None:
     assert row.over_necessary == 2.0
     assert row.parents_exact == pytest.approx(2 / 3)
     assert row.runs_sem == pytest.approx(np.std([15, 30], ddof=1) / np.sqrt(2))
+    [row] = summarise(["modl"], records[:2])
+    assert row.runs_sem == pytest.approx(np.std([10, 20], ddof=1) / np.sqrt(2))  # of one world the repeats count
 
 
 @pytest.mark.parametrize(

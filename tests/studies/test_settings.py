@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -76,6 +77,19 @@ def test_a_command_takes_a_setting_by_its_other_names() -> None:
     for command, face in (("create", CREATE), ("plan", PLAN)):
         options = {name for parameter in load_command(command).params for name in parameter.opts}
         assert {flag for setting in settings_of(face) for flag in setting.flags} <= options
+
+
+def test_noise_of_any_shape_is_a_setting_of_its_own() -> None:
+    study = levers.create_study("votes", {"text": ["a", "b"]}, tolerance=0.5, noise_sd=0.5, noise="subgaussian", seed=1)
+    usual = levers.create_study("votes", {"text": ["a", "b"]}, tolerance=0.5, noise_sd=0.5, seed=1)
+    rng = np.random.default_rng(0)
+    while not study.is_finished:
+        for trial in study.ask(50):
+            study.tell(trial, float(rng.random() < (0.9 if trial.params["text"] == "b" else 0.1)))
+    assert (study.verdict().certificate, study.verdict().assignment["text"]) == ("subgaussian", "b")
+    assert "noise" not in dict(usual.spec.options)  # studies that say nothing are what they were
+    with pytest.raises(levers.LeversError, match="noise must be one of gaussian, subgaussian"):
+        levers.create_study("votes", {"text": ["a", "b"]}, tolerance=0.5, noise_sd=0.5, noise="loud")
 
 
 def test_a_setting_is_kept_in_the_study_or_is_an_option_of_the_default_algorithm() -> None:

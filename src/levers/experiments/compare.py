@@ -210,7 +210,10 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """One algorithm over all worlds and repeats. The standard error takes worlds as the independent units."""
+    """One algorithm over all worlds and repeats. The standard error takes worlds as the independent units.
+
+    Of a single world, as one from a file is, its repeats are the units.
+    """
 
     algorithm: str
     runs_mean: float
@@ -357,9 +360,10 @@ def curve(comparison: Comparison, records: Iterable[CurveRecord]) -> list[CurveP
 
 
 def _error_by_world(values: Sequence[float] | NDArray[np.float64], worlds: Sequence[int]) -> float:
-    """The standard error of the mean, with worlds as the independent units."""
+    """The standard error of the mean, with worlds as the independent units; of a single world its repeats are."""
     numbers, where = np.asarray(values, dtype=np.float64), np.asarray(worlds)
     by_world = np.array([numbers[where == w].mean() for w in np.unique(where)])
+    by_world = numbers if len(by_world) == 1 else by_world
     return float(by_world.std(ddof=1) / np.sqrt(len(by_world))) if len(by_world) > 1 else 0.0
 
 

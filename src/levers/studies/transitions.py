@@ -244,7 +244,8 @@ def _changes(spec: StudySpec, before: Any, after: Any) -> tuple[str, ...]:
         lines.append(f"{factors[k].name}={factors[k].levels[level]} was ruled out and is back in play")
     for k, level in sorted(gone[1] - gone[0]):
         lines.append(f"{factors[k].name}={factors[k].levels[level]} is now ruled out")
-    for k, (old, new) in enumerate(zip(was.leaders, now.leaders, strict=True)):
+    # a state in which nothing leads yet has no leaders
+    for k, (old, new) in enumerate(zip(was.leaders, now.leaders, strict=False)):
         if old != new:
             lines.append(
                 f"the leading level of {factors[k].name} is {factors[k].levels[new]}, not {factors[k].levels[old]}"

@@ -67,7 +67,8 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
     who = service.allow(request, "admin").who
     settings = body.settings()
     algorithm = settings["algorithm"]
-    wrong = sorted(set(body.options) - (set(option_names(algorithm)) - set(settings)))
+    fields = set(settings) - {"noise"}  # which was an option before it was a field, and still may be
+    wrong = sorted(set(body.options) - (set(option_names(algorithm)) - fields))
     if wrong:
         raise InvalidSettingError(
             f"{algorithm} has no option {wrong[0]!r} here; some are fields of the request", field=wrong[0]
