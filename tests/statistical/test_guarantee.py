@@ -25,8 +25,8 @@ MORE = {"noise unknown, budget of 8, promised 0.001": 500, "noise unknown, budge
 
 def n_studies(scenario: Scenario) -> int:
     """How many studies the small version has: by how long one takes, and more where a failure should be rare."""
-    if scenario.counted == ANY_STOP:
-        return VERY_FEW if "K=3" in scenario.name else FEWEST
+    if scenario.counted == ANY_STOP or "K=30" in scenario.name:
+        return VERY_FEW if "K=3" in scenario.name else FEWEST  # K=3 and K=30
     if any(word in scenario.name for word in SLOW) or scenario.name == "mixed gaps, proven":
         return FEWEST
     return MORE.get(scenario.name, MANY if any(word in scenario.name for word in QUICK) else FEW)

@@ -78,7 +78,7 @@ def test_every_face_shows_the_same_numbers(
     api = "/api/v1/studies/oven"
     assert client.get(f"{api}/effects").json() == [asdict(row) for row in rows]
     told = client.get(f"{api}/best").json()
-    assert told == {**asdict(best), "params": dict(best.params)}
+    assert told == {**asdict(best), "params": dict(best.params), "free": []}
     over_http = client.get(f"{api}/verdict").json()
     assert {key: over_http[key] for key in ("predicted", "low", "high", "gain")} == {
         key: told[key] for key in ("predicted", "low", "high", "gain")
