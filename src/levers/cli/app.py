@@ -17,7 +17,10 @@ COMMANDS = {
         "research:plan",
         "Say what the runs that you can make will do, or how many it takes to be close enough to the best.",
     ),
-    "compare": ("research:compare", "Compare algorithms on the same random worlds of the paper, or on a world from a file."),
+    "compare": (
+        "research:compare",
+        "Compare algorithms on the same random worlds of the paper, or on a world from a file.",
+    ),
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
     "create": ("studies:create", "Begin a study."),
     "studies": ("studies:studies", "List the studies."),
