@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from levers.algorithms.registry import ALGORITHMS
 from levers.errors import InvalidSettingError, TooManyActionsError, UnknownAlgorithmError
 from levers.experiments.compare import Comparison, RunRecord, curve, run_curves, run_tasks, summarise
+from levers.worlds.outcome import AdditiveOutcome
 
 SMALL = Comparison(n_factors=4, n_parents=2, n_worlds=3, n_repeats=2, algorithms=("modl", "parents-first", "oracle"))
 
@@ -136,3 +138,24 @@ def test_wrong_plans_are_refused_before_anything_runs(
         dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]
     with pytest.raises(InvalidSettingError, match="workers"):
         list(run_tasks(SMALL, workers=0))
+
+
+def test_a_world_of_a_file_is_compared_over_subsets_and_values() -> None:
+    """The best leaves the steam alone, and nobody who sets everything can be within 0.3 of it."""
+    path = str(Path(__file__).parents[2] / "examples" / "bakery.toml")
+    plan = Comparison(world_file=path, n_worlds=1, n_repeats=2, tolerance=0.3, algorithms=("cfs", "modl"))
+    records = [record for batch in run_tasks(plan) for record in batch]
+    assert all(record.gap >= 0.4 - 1e-9 for record in records)
+    with pytest.raises(InvalidSettingError, match="one world"):
+        Comparison(world_file=path, n_worlds=2)
+
+
+def test_the_generators_options_reach_the_worlds() -> None:
+    plan = Comparison(6, 5, n_worlds=1, noise="bernoulli", tolerance=0.1, algorithms=("modl",))
+    assert plan.world(0).noise_sd == 0.5
+    released = Comparison(6, 5, n_worlds=1, interactions=(2, 3), magnitude=0.1, algorithms=("modl",))
+    outcome = released.world(0).outcome
+    assert isinstance(outcome, AdditiveOutcome)
+    assert [len(term.factors) for term in outcome.interactions] == [2, 3]
+    none = Comparison(6, 5, n_worlds=1, child_prob=0.0, algorithms=("modl",))
+    assert not any(mechanism.reads_outcome for mechanism in none.world(0).mechanisms)

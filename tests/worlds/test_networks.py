@@ -1,6 +1,7 @@
 """Bayesian networks and graphs as worlds: read, sampled, exact, and the same as pgmpy's own answers."""
 
 import gzip
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,7 +12,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
+from levers.cli.app import app
 from levers.errors import InvalidWorldError
 from levers.worlds.facts import check_fact_2
 from levers.worlds.files import load_world
@@ -162,6 +165,25 @@ def test_networks_of_real_size_are_read_sampled_and_exact(n_nodes: int, outcome:
         assert mean_under(world, done) == pytest.approx(pgmpy_mean(read(text), outcome, done), abs=1e-9)
     runs = world.observe(100_000, np.random.default_rng(0))
     assert runs.outcomes.mean() == pytest.approx(mean_under(world, {}), abs=5 * runs.outcomes.std() / 100_000**0.5)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [ASIA, random_network(27, 1), random_network(37, 2)],
+    ids=["asia", "as large as insurance", "as large as alarm"],
+)
+def test_algorithms_are_compared_on_networks(tmp_path: Path, tables: Tables) -> None:
+    outcome = max(tables, key=lambda name: len(tables[name][1]))
+    path = tmp_path / "network.bif"
+    path.write_text(bif(tables))
+    command = f"compare --world {path} --outcome {outcome} --repeats 2 --workers 1 --tolerance 0.4 --format json"
+    done = CliRunner().invoke(app, [*command.split(), "--algorithms", "cfs,modl,parents-first,oracle"])
+    assert done.exit_code == 0, done.output
+    rows = {row["algorithm"]: row for row in json.loads(done.stdout)}
+    assert list(rows) == ["cfs", "modl", "parents-first", "oracle"]
+    for name in ("modl", "oracle"):
+        assert rows[name]["gap_mean"] <= 0.4, name
+    assert rows["cfs"]["runs_mean"] < rows["modl"]["runs_mean"]
 
 
 def test_wrong_networks_are_refused(tmp_path: Path) -> None:
