@@ -219,7 +219,7 @@ def test_support(parents_first: float, expected: str, known: bool) -> None:
     assert found[f"runs are closer to the oracle's ({'known' if known else 'unknown'})"] == expected
 
 
-@pytest.mark.parametrize(("last", "expected"), [(1010.0, HOLDS), (1150.0, UNDECIDED), (1500.0, DOES_NOT)])
+@pytest.mark.parametrize(("last", "expected"), [(1010.0, HOLDS), (1250.0, UNDECIDED), (1800.0, DOES_NOT)])
 def test_degree(last: float, expected: str) -> None:
     panel = sweeps.degree_panel(False)
     noise = np.random.default_rng(0).normal(0, 1, 40)
