@@ -29,6 +29,7 @@ from levers.experiments.plan import GUESSES, Plan
 from levers.experiments.plan import plan as make_plan
 from levers.experiments.runner import run_on_world
 from levers.progress import progress_bar
+from levers.reproduction.sweeps import SWEEPS
 from levers.studies.analysis.describe import several
 from levers.studies.library import open_storage
 from levers.studies.settings import PLAN
@@ -357,9 +358,7 @@ def _with_value(row: Any, option: str, typed: str) -> Any:
 def reproduce(
     what: Annotated[
         str,
-        typer.Argument(
-            help="all, parents, elimination, support, degree, misspecification or hardness.", metavar="WHAT"
-        ),
+        typer.Argument(help=f"all, or one of {', '.join(SWEEPS)}.", metavar="WHAT"),
     ] = "all",
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for results.")] = Path("reproduction"),
     size: Annotated[
