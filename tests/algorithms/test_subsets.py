@@ -15,7 +15,7 @@ from levers.algorithms.cfs.subsets.state import SubsetState, SubsetTally
 from levers.algorithms.cfs.verify import verify
 from levers.core.codec import from_json, to_json
 from levers.core.model.fit import Fit
-from levers.core.model.hidden_cause import hidden_cause
+from levers.core.model.hidden_cause import Taken, hidden_cause
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Noise
 from levers.core.space import FREE
@@ -241,20 +241,21 @@ def test_the_excess_is_what_an_ordinary_regression_with_an_indicator_of_leaving_
     alone, beside = 0.7 * level + 0.9 + rng.normal(size=50), 0.7 + rng.normal(size=50)
     gain = alone.mean() - beside.mean()
     error = math.sqrt(alone.var(ddof=1) / 50 + beside.var(ddof=1) / 50)
-    shares = {0: np.bincount(level, minlength=2) / 50}
-    found = hidden_cause(fit, Noise(1.0, None), gain, error, 98, shares, (1, 0), 3)
+    shares = np.bincount(level, minlength=2) / 50
+    found = hidden_cause(fit, Noise(1.0, None), gain, error, 98, [Taken(np.arange(2), shares, 1)], 3)
     assert found is not None
     effect = fit.level_effects(0)
-    explained = shares[0] @ effect - effect[1]
+    explained = shares @ effect - effect[1]
     assert found.excess == pytest.approx(gain - explained)
-    variance = shares[0][0] ** 2 * fit.variances(0)[0, 1] + error**2
+    variance = shares[0] ** 2 * fit.variances(0)[0, 1] + error**2
     assert found.standard_error == pytest.approx(math.sqrt(variance))
     assert found.comparisons == 6
 
 
 def test_the_test_says_nothing_of_levels_that_were_never_set() -> None:
     fit = Fit(Moments.empty([3]).add([[0], [1]] * 10, np.arange(20.0)))
-    assert hidden_cause(fit, Noise(1.0, None), 1.0, 0.1, 20, {0: np.array([0.5, 0.0, 0.5])}, (0,), 1) is None
+    taken = Taken(np.arange(3), np.array([0.5, 0.0, 0.5]), 0)
+    assert hidden_cause(fit, Noise(1.0, None), 1.0, 0.1, 20, [taken], 1) is None
 
 
 def test_spreads_that_differ_widen_the_widest_pair() -> None:
@@ -264,3 +265,88 @@ def test_spreads_that_differ_widen_the_widest_pair() -> None:
         tally = tally.add(np.full(400, subset), rng.normal(0.0, sd, 400), rng.integers(0, 2, (400, 1)))
     assert tally.unequal((0, 1, 2)) == pytest.approx(math.sqrt(5.0 / (11 / 3)), rel=0.1)
     assert tally.unequal((0,)) == 1.0
+
+
+@pytest.mark.parametrize(("n_levers", "failure_prob"), [(4, 0.1), (3, 0.05), (1, 0.01)])
+def test_the_tolerance_is_reached_however_many_levers_are_free(n_levers: int, failure_prob: float) -> None:
+    rng = np.random.default_rng(3)
+    space = Space.sized([2] * n_levers)
+
+    def nature(batch: Batch) -> tuple[Batch, NDArray[np.float64]]:
+        codes = np.where(batch.codes == FREE, rng.integers(0, 2, batch.codes.shape), batch.codes)
+        return batch.observed(codes), codes.sum(axis=1) + rng.normal(size=batch.n_runs)
+
+    cfs = Cfs(Problem(space, 0.5, failure_prob, None), free=tuple(range(n_levers)))
+    verdict = run_to_verdict(cfs, nature, np.random.default_rng(3))
+    assert verdict.within <= 0.5
+    assert verdict.assignment.free == ()
+
+
+def test_levels_that_nature_takes_rarely_are_counted_before_they_are_seen() -> None:
+    """One run in twenty loses ten: whoever has not seen it yet must not take leaving alone for harmless."""
+    failed = 0
+    for seed in range(40):
+        rng = np.random.default_rng([9, seed])
+
+        def nature(batch: Batch, rng: np.random.Generator = rng) -> tuple[Batch, NDArray[np.float64]]:
+            natural = np.column_stack([rng.random(batch.n_runs) < 0.06, rng.integers(0, 2, batch.n_runs)])
+            codes = np.where(batch.codes == FREE, natural, batch.codes).astype(np.int16)
+            return batch.observed(codes), -10.0 * codes[:, 0] + 0.5 * rng.normal(size=batch.n_runs)
+
+        cfs = Cfs(Problem(Space.sized([2, 2]), 0.5, 0.1, None), free=(0,))
+        verdict = run_to_verdict(cfs, nature, np.random.default_rng(seed))
+        failed += bool(verdict.assignment.free) and verdict.within < 0.6
+    assert failed <= 9  # 12 before; binom.ppf(0.999, 40, 0.1)
+
+
+def test_a_looser_tolerance_needs_no_runs_and_a_tighter_one_is_reached() -> None:
+    nature, rng = Nature(14), np.random.default_rng(14)
+    cfs = solver(0.6)
+    state = cfs.start()
+    while isinstance(step := cfs.ask(state, rng), Batch):
+        state = cfs.tell(state, *nature(step))
+    loose = solver(2.0)
+    assert said(loose, loose.resume(state)).within <= 2.0
+    tight = solver(0.4)
+    state = tight.resume(state)
+    while isinstance(step := tight.ask(state, rng), Batch):
+        state = tight.tell(state, *nature(step))
+    assert said(tight, state).within <= 0.4
+
+
+def test_a_stop_that_says_nothing_of_leaving_alone_says_what_is_known_of_settings() -> None:
+    cfs, nature, rng = solver(), Nature(15), np.random.default_rng(15)
+    state, step = comparing_state(cfs, nature, rng)
+    batch, y = nature(step)
+    before, after = cfs.interim(state), said(cfs, cfs.finish(state, batch.as_made[:1], y[:1]))
+    assert before is not None
+    assert after.tolerance == before.tolerance
+    assert {"not compared", "stopped early"} <= kinds(after)
+    assert "of the best setting of all levers" in after.promise
+
+
+def test_the_charge_for_looks_goes_on_in_the_comparison() -> None:
+    cfs, nature, rng = solver(), Nature(16), np.random.default_rng(16)
+    state = cfs.start()
+    batch, y = nature(asked(cfs, state, rng))
+    state = cfs.extend(cfs.finish(state, batch.codes, y), None)
+    while isinstance(step := cfs.ask(state, rng), Batch) and step.stage != COMPARING:
+        state = cfs.tell(state, *nature(step))
+    assert state.subset is not None
+    assert state.subset.charged
+
+
+def test_tied_levers_before_a_free_one_do_not_shift_its_levels() -> None:
+    """Two levers with a forbidden pair are fitted by parts, so the free lever has another place in the fit."""
+    space = Space.sized([3, 2])
+    parts = (((0, 0), (0, 1), (1, 0)), ())
+    rng = np.random.default_rng(17)
+
+    def nature(batch: Batch) -> tuple[Batch, NDArray[np.float64]]:
+        coin = rng.integers(0, 2, batch.n_runs)
+        codes = np.where(batch.codes == FREE, np.column_stack([coin, coin]), batch.codes).astype(np.int16)
+        return batch.observed(codes), 3.0 * codes[:, 1] + 0.5 * rng.normal(size=batch.n_runs)
+
+    verdict = run_to_verdict(Cfs(Problem(space, 0.5, 0.1, None), free=(1,), parts=parts), nature, rng)
+    assert "no hidden cause" in kinds(verdict)  # nature takes the bad level half of the time: that explains all
+    assert verdict.assignment.free == ()

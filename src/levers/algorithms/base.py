@@ -127,6 +127,8 @@ STOPPED_EARLY = Remark(
     "stopped early", "the study was stopped before its end; what is certified holds whenever one stops"
 )
 """What a verdict rests on when somebody ended the study."""
+NOT_COMPARED = Remark("not compared", "no lever was left alone yet: what is promised is about settings of all levers")
+"""The same where levers may be left alone, and it was not tried what that yields."""
 LENGTH_CHOSEN = Remark(
     "length chosen",
     "the study went on or was restated after its outcomes were seen; what is certified allows for that",
@@ -196,8 +198,15 @@ class Verdict:
         """How far from the best the assignment can be, and how surely, in words."""
         said = "nothing is certified"
         if self.tolerance is not None:
-            said = f"within {self.tolerance:.3g} of the best with probability at least {1 - self.failure_prob:.0%}"
+            sure = f"with probability at least {1 - self.failure_prob:.0%}"
+            said = f"within {self.tolerance:.3g} of {self.compared_with} {sure}"
         return f"in doubt (otherwise {said})" if self.doubts else said
+
+    @property
+    def compared_with(self) -> str:
+        """What the certificate is about, in words: all that could be done, or settings of all levers only."""
+        set_only = any(proviso.kind == NOT_COMPARED.kind for proviso in self.provisos)
+        return "the best setting of all levers" if set_only else "the best"
 
     @property
     def statement(self) -> str:

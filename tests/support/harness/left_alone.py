@@ -16,7 +16,7 @@ from levers.core.space import Space
 from levers.experiments.runner import run_on_world
 from levers.worlds.mechanisms import Mechanism, Table
 from levers.worlds.named import coin_world, even_table, shared_cause_world
-from levers.worlds.outcome import Noise, TableOutcome
+from levers.worlds.outcome import AdditiveOutcome, Noise, TableOutcome
 from levers.worlds.random import random_world
 from levers.worlds.scm import Hidden, World, gap
 
@@ -75,6 +75,13 @@ def unconfounded(rng: np.random.Generator) -> World:
     return random_world(4, 2, rng, levels=(2, 3), outcome_bound=3.0)
 
 
+def rare_level(share: float, effect: float) -> World:
+    """Nature takes the bad level of the first lever in a small share of runs; nothing is hidden."""
+    space = Space.sized((2, 2))
+    rarely = Table(np.array([[1 - share, share]]))
+    return World(space, [rarely, even_table(2)], AdditiveOutcome({0: (0.0, effect)}, Noise(0.5)))
+
+
 def kinds() -> list[Kind]:
     """All kinds of studies that are counted."""
     coin = lambda rng: coin_world(3, 2.0)  # noqa: E731
@@ -89,6 +96,12 @@ def kinds() -> list[Kind]:
         Kind("the same, three levers free", unconfounded, (0, 1, 2), False),
         Kind("the same, noise stated", unconfounded, (0,), False, noise_sd=1.0),
         Kind("the same, a budget of 60", unconfounded, (0,), False, None, options={"budget": 60}),
+    ]
+    found += [
+        Kind("rare level, 6 % lose 10", lambda rng: rare_level(0.06, -10.0), (0,), False),
+        Kind("rare level, 3 % lose 20", lambda rng: rare_level(0.03, -20.0), (0,), False),
+        Kind("rare level, 12 % lose 5", lambda rng: rare_level(0.12, -5.0), (0,), False),
+        Kind("four levers free", lambda rng: random_world(4, 2, rng, levels=(2, 2)), (0, 1, 2, 3), False),
     ]
     for sizes, behind in (((), 0.0), ((2, 2), 0.32), ((3, 2, 3), 0.26)):
         for advantage in (0.3, 0.52, -0.3):

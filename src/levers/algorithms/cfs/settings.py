@@ -70,6 +70,7 @@ NOISE_MARGIN = 5.0  # an estimated variance is taken to be larger by exp(this / 
 MOST_FREE = 4  # levers that may be: all their subsets are compared
 SUBSET_SPREAD, SUBSET_SCALE = 0.3, 30.0  # what the standard error of a subset's mean is planned to be: .3 tolerances,
 # and less for studies whose squared scale is larger than this one, as its fourth root
+SUBSET_RISK = 0.9  # of what a certificate may take that is charged for looks: as much as that error may cost alone
 SUBSET_SHARE = 0.3  # of a budget, or of the most runs, for the comparison
 RUNS_A_SUBSET = 4  # of these for each subset, at least
 HIDDEN_ERROR = 0.01  # how often a study without hidden causes says that there is one, at most

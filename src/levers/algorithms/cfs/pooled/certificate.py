@@ -18,7 +18,7 @@ Elsewhere = tuple[tuple[int, float], ...]
 """Stakes of choices that are made on other runs, and count towards the same tolerance."""
 
 
-_MOST_ELSEWHERE = 0.95  # the largest share of the risk that other runs may take
+_VERY_MANY = 1e12  # runs after which nothing is left to lose here
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class PooledCertificate:
             return max(rough, 2 * following)
         if stakes_bound(stakes, tolerance) <= risk:
             return 0.0
-        if stakes_bound(self.elsewhere, tolerance) > _MOST_ELSEWHERE * risk:
+        if self.elsewhere and stakes_bound(self.stakes(state, evidence, _VERY_MANY), tolerance) > risk:
             return math.inf
         return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk)
 

@@ -7,7 +7,7 @@ argument is in docs/theory/left_alone.md.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -24,7 +24,7 @@ from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import BLOCK, CERTIFY, COMPARING
 from levers.algorithms.cfs.subsets.state import SubsetState, SubsetTally, subset_rows, subsets_of
 from levers.algorithms.cfs.subsets.verdict import subset_verdict
-from levers.core.certificates.certificate import certified_levels
+from levers.core.certificates.certificate import certified_levels, stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
 from levers.core.model.ordinary import Fitted
 from levers.core.space import FREE, Codes, Factor, Space, levels_had
@@ -104,11 +104,15 @@ class Subsets(Algorithm):
     def spread(self) -> float:
         """The standard error of a subset's mean that the first study leaves room for, in tolerances.
 
-        Fitted to the least number of runs of both studies together; it matters for their lengths only.
+        Fitted to the least number of runs of both studies together, but never so large that the comparison alone would
+        take most of what both certificates may, also where they are charged for looks.
         """
         levels = certified_levels(self.pooled.choices.n_levels, self.pooled.max_parents)
-        scale = cheap_scale(levels, self.pooled.shares.selection, "slippage")
-        return settings.SUBSET_SPREAD * min(math.sqrt(math.sqrt(settings.SUBSET_SCALE) / scale), 1.0)
+        risk = self.alone.shares.selection
+        scale = cheap_scale(levels, risk, "slippage")
+        fitted = settings.SUBSET_SPREAD * min(math.sqrt(math.sqrt(settings.SUBSET_SCALE) / scale), 1.0)
+        own = stakes_tolerance([(len(self.subsets), 1.0)], settings.SUBSET_RISK * risk / settings.EVERY_LOOK)
+        return min(fitted, 1 / own)
 
     @cached_property
     def alone(self) -> Pooled:
@@ -145,8 +149,19 @@ class Subsets(Algorithm):
             aim=CERTIFY,
             block_size=self.pooled.block_size,
             elsewhere=self._stakes(state) if state.at_most is None else (),
-            unequal=state.tally.unequal(in_play) if state.tally is not None else 1.0,
+            unequal=self._unequal(state, in_play),
         )
+
+    def _unequal(self, state: SubsetState, in_play: Sequence[int]) -> float:
+        """What standard errors of the comparison are multiplied with, because subsets differ in spread."""
+        if state.tally is None:
+            return 1.0
+        fit = state.setting.fit
+        if not fit.determined:
+            return state.tally.unequal(in_play)
+        effects = {k: np.nan_to_num(fit.theta[self.alone.choices.places[k][:, 0]]) for k in self.free}
+        rare = [state.tally.rare_variance(a, self.free, left, effects) for a, left in enumerate(self.subsets)]
+        return state.tally.unequal(in_play, np.array(rare))
 
     def _stakes(self, state: SubsetState) -> Elsewhere:
         """What the first study may lose."""
@@ -221,18 +236,31 @@ class Subsets(Algorithm):
         The comparison has room for what the first study leaves of the tolerance. Where that is nothing, because its
         runs were limited, the comparison has a budget: the runs that are left, or as many as were planned for it.
         """
-        if not state.comparing or (state.subset is not None and state.at == state.setting.leaders):
+        if not state.comparing:
             return state
+        if state.subset is not None and state.at == state.setting.leaders:
+            return self._compared_again(state)
         most_levels = max(self.space.n_levels[f] for f in self.free)
         tally = SubsetTally.empty(len(self.subsets), len(self.free), most_levels)
-        state = replace(state.without_subsets(), at=state.setting.leaders, tally=tally)
-        if not self._leaves_room(self._stakes(state)):
-            ceiling = state.setting.upper_loss
-            if ceiling is not None and self._leaves_room((), ceiling):
-                state = replace(state, at_most=ceiling)
-            else:
-                state = replace(state, budget=self._runs_left(state) or self._planned_runs(state))
-        return replace(state, subset=self.comparison(state).start())
+        state = self._with_room(replace(state.without_subsets(), at=state.setting.leaders, tally=tally))
+        return replace(state, subset=replace(self.comparison(state).start(), charged=state.setting.charged))
+
+    def _with_room(self, state: SubsetState) -> SubsetState:
+        """The state with what the comparison may take of the tolerance, or of the runs."""
+        state = replace(state, budget=None, at_most=None)
+        if self._leaves_room(self._stakes(state)):
+            return state
+        ceiling = state.setting.upper_loss
+        if ceiling is not None and self._leaves_room((), ceiling):
+            return replace(state, at_most=ceiling)
+        return replace(state, budget=self._runs_left(state) or self._planned_runs(state))
+
+    def _compared_again(self, state: SubsetState) -> SubsetState:
+        """The state after the first study went on to the same leaders: the comparison is decided anew on all its runs,
+        charged for looks, because the outcomes have told that it goes on."""
+        state = self._with_room(state)
+        assert state.subset is not None  # there is one to go on with
+        return replace(state, subset=self.comparison(state).resume(replace(state.subset, charged=True)))
 
     def _leaves_room(self, stakes: Elsewhere, at_most: float = 0.0) -> bool:
         """Whether a comparison as precise as planned would certify the tolerance on top of what the first may lose."""
@@ -310,15 +338,19 @@ class Subsets(Algorithm):
             return state
         rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.space.n_factors)
         if not state.comparing:
-            ended = self.alone.finish(state.setting, rows, outcomes, order)
-            return replace(state.without_subsets(), setting=ended, cut=True)
-        if not len(rows):
-            assert state.subset is not None  # see _opened
+            stopped = self.alone.finish(state.setting, rows, outcomes, order)
+            return replace(state.without_subsets(), setting=stopped, cut=True)
+        assert state.subset is not None  # see _opened
+        if len(rows):
+            ended = self._with_compared(
+                state, rows, outcomes, order, lambda rules, *told: rules.finish(told[0], told[1], told[2], order)
+            )
+        else:
             none = np.zeros((0, 1), dtype=np.int16)
-            return replace(state, subset=self.comparison(state).finish(state.subset, none, []))
-        return self._with_compared(
-            state, rows, outcomes, order, lambda rules, *told: rules.finish(told[0], told[1], told[2], order)
-        )
+            ended = replace(state, subset=self.comparison(state).finish(state.subset, none, []))
+        if ended.subset is None or ended.subset.certified is None:  # too few to say anything of leaving alone
+            return replace(state, setting=replace(state.setting, stopped=True), cut=True)
+        return ended
 
     def extend(self, state: SubsetState, n_runs: int | None) -> SubsetState:
         """Go on after the end: the comparison, or where the study was stopped before it, the first study."""
@@ -329,12 +361,13 @@ class Subsets(Algorithm):
         return replace(state, subset=self.comparison(state).extend(state.subset, n_runs))
 
     def resume(self, state: SubsetState) -> SubsetState:
-        """Decide anew on all runs, for what is asked for now."""
-        before = state.subset
-        state = self._opened(replace(state, setting=self._first(state).resume(state.setting)))
-        if not state.comparing or state.subset is None or state.subset is not before:
-            return state
-        return replace(state, subset=self.comparison(state).resume(state.subset))
+        """Decide anew on all runs, for what is asked for now; the first study goes on only if it has to."""
+        first = self._first(state).resume(state.setting)
+        if not first.finished and state.subset is not None and state.at == first.leaders and not state.cut:
+            enough = self._compared_again(replace(state, setting=replace(first, finished=True)))
+            if enough.finished and self.verdict(enough).within <= (self.problem.tolerance or 0.0):
+                return enough
+        return self._opened(replace(state, setting=first))
 
     # What a state says
 
@@ -371,7 +404,7 @@ class Subsets(Algorithm):
 
     def _said(self, state: SubsetState, setting: Verdict) -> Verdict:
         comparison = self.comparison(state) if state.comparing else None
-        return subset_verdict(self.problem, self.free, state, setting, comparison)
+        return subset_verdict(self.problem, self.free, self.alone.choices, state, setting, comparison)
 
     def outlook(self, state: SubsetState, n_asked: int) -> Outlook:
         """Runs still to come after the round under way."""

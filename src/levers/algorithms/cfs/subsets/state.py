@@ -1,6 +1,6 @@
 """Where a study stands that may leave levers alone, and what its runs that did so say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -12,6 +12,8 @@ from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.codec import serialisable
 from levers.core.model.level_index import Numbers
 from levers.core.space import FREE, Codes
+
+_RARELY = 3  # times below which nature has hardly shown a level
 
 
 def subsets_of(free: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -84,22 +86,42 @@ class SubsetTally:
         shares: Numbers = self.taken[subset] / max(int(self.runs[subset]), 1)
         return shares
 
-    def unequal(self, in_play: Sequence[int]) -> float:
-        """By how much the spread of a difference is larger than if all subsets varied alike, at most.
+    def rare_variance(
+        self, subset: int, free: Sequence[int], left: Sequence[int], effects: Mapping[int, Numbers]
+    ) -> float:
+        """What levels that nature takes rarely may add to the variance of a subset's outcomes without being seen yet.
 
-        max over pairs in play of sqrt((v_a + v_b) / 2 v), v being the mean variance of all runs; 1 where there is only
-        one pair, whose difference the mean is right for.
+        A level taken fewer than three times counts as if it had been taken once more, with its effect by the runs in
+        which the lever was set: Var(f_s(T)) under those shares less that under the shares seen, summed over the levers
+        that are left alone.
+
+        >>> tally = SubsetTally.empty(2, 1, 2).add(np.ones(9, dtype=np.int64), np.zeros(9), np.zeros((9, 1), np.int64))
+        >>> round(tally.rare_variance(1, (4,), (4,), {4: np.array([0.0, -10.0])}), 6)  # 100 * 0.1 * 0.9
+        9.0
+        """
+        more = 0.0
+        for f, k in enumerate(free):
+            if k in left and self.runs[subset]:
+                seen = self.taken[subset, f, : len(effects[k])]
+                more += max(_variance(effects[k], seen + (seen < _RARELY)) - _variance(effects[k], seen), 0.0)
+        return more
+
+    def unequal(self, in_play: Sequence[int], more: Numbers | None = None) -> float:
+        """By how much the spread of a difference is larger than if all subsets varied alike as seen, at most.
+
+        max over pairs in play of sqrt((v_a + v_b) / 2 v), v being the mean variance of all runs, and v_a that of a
+        subset with what may be `more` of it than was seen.
 
         >>> one = SubsetTally(np.full(3, 11), np.zeros(3), np.array([10.0, 10.0, 40.0]), np.zeros((3, 1, 2), np.int64))
         >>> round(one.unequal((0, 1, 2)) ** 2, 3)
         1.25
         """
-        found = self.variances
-        if len(self.runs) < 3 or len(in_play) < 2 or np.isnan(found[list(in_play)]).any():
+        seen = self.variances
+        if len(in_play) < 2 or np.isnan(seen[list(in_play)]).any():
             return 1.0
-        known = ~np.isnan(found)
-        mean = float((found[known] * (self.runs[known] - 1)).sum() / (self.runs[known] - 1).sum())
-        largest = np.sort(found[list(in_play)])[-2:].mean()
+        known = ~np.isnan(seen)
+        mean = float((seen[known] * (self.runs[known] - 1)).sum() / (self.runs[known] - 1).sum())
+        largest = np.sort((seen if more is None else seen + more)[list(in_play)])[-2:].mean()
         return max(1.0, float(np.sqrt(largest / mean))) if mean > 0 else 1.0
 
 
@@ -142,3 +164,8 @@ class SubsetState:
     def without_subsets(self) -> "SubsetState":
         """The state with nothing compared yet."""
         return replace(self, subset=None, at=(), tally=None, budget=None, at_most=None)
+
+
+def _variance(values: Numbers, weights: NDArray[np.int64]) -> float:
+    shares = weights / weights.sum()
+    return float(shares @ values**2 - (shares @ values) ** 2)

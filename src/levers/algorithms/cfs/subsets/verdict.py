@@ -6,20 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.base import LENGTH_CHOSEN, NOT_COMPARED, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import COMPARING
 from levers.algorithms.cfs.subsets.state import SubsetState, subset_rows, subsets_of
-from levers.core.model.hidden_cause import HiddenCause, hidden_cause
+from levers.core.model.choices import Choices
+from levers.core.model.hidden_cause import HiddenCause, Taken, hidden_cause
 from levers.core.model.ordinary import Noise
 from levers.core.space import Space
 
-NOT_COMPARED = Remark(
-    "not compared",
-    "no lever was left alone yet: what is promised is about settings of all levers",
-)
-"""What a verdict rests on that was reached before levers were left alone."""
 LEFT_ALONE = Remark(
     "left alone",
     "what leaving levers alone yields was measured at this setting of the others; it is taken to be as much at any "
@@ -30,7 +26,12 @@ HIDDEN_CAUSE, NO_HIDDEN_CAUSE = "hidden cause", "no hidden cause"
 
 
 def subset_verdict(
-    problem: Problem, free: tuple[int, ...], state: SubsetState, setting: Verdict, comparison: Pooled | None
+    problem: Problem,
+    free: tuple[int, ...],
+    choices: Choices,
+    state: SubsetState,
+    setting: Verdict,
+    comparison: Pooled | None,
 ) -> Verdict:
     """The verdict on the best setting of all levers, and on leaving some of the `free` ones alone.
 
@@ -51,7 +52,7 @@ def subset_verdict(
     ends = (STOPPED_EARLY, LENGTH_CHOSEN)
     provisos = [remark for remark in setting.provisos if remark not in ends and remark.kind != "nothing certified"]
     provisos += [remark for remark in compared.provisos if remark not in provisos and remark.kind != "short days"]
-    hidden = _hidden_remarks(problem, free, state, comparison)
+    hidden = _hidden_remarks(problem, free, choices, state, comparison)
     return replace(
         setting,
         assignment=problem.space.assignment(codes),
@@ -69,15 +70,15 @@ def _left_remarks(space: Space, free: tuple[int, ...], state: SubsetState, compa
     if names and state.subset is not None:
         evidence = comparison.evidence(state.subset)
         gain = float(evidence.estimates[0, state.leader, 0])
-        said = f"leaving {' and '.join(names)} alone gave {gain:.3g} more than the best setting of all levers"
+        said = f"leaving {' and '.join(names)} alone was better by {gain:.3g} than the best setting of all levers"
         yield Remark("gain of leaving alone", said, levers=names)
 
 
 def _hidden_remarks(
-    problem: Problem, free: tuple[int, ...], state: SubsetState, comparison: Pooled
+    problem: Problem, free: tuple[int, ...], choices: Choices, state: SubsetState, comparison: Pooled
 ) -> Iterator[Remark]:
-    """Whether something hidden drives both a free lever and the outcome."""
-    tested = hidden_causes(problem, free, state, comparison)
+    """Whether something hidden drives both a free lever and the outcome; `choices` are those of the first study."""
+    tested = hidden_causes(problem, free, choices, state, comparison)
     found = [(subset, one) for subset, one in tested if one is not None]
     if not found:
         return
@@ -87,8 +88,8 @@ def _hidden_remarks(
     if one.p_value <= settings.HIDDEN_ERROR:
         yield Remark(
             HIDDEN_CAUSE,
-            f"something hidden drives both {' and '.join(names)} and the outcome: leaving alone gave "
-            f"{one.excess:.3g} more than the levels that nature took explain (p = {one.p_value:.2g}; said of at most "
+            f"something hidden drives both {' and '.join(names)} and the outcome: leaving alone was better by "
+            f"{one.excess:.3g} than the levels that nature took explain (p = {one.p_value:.2g}; said of at most "
             f"{share})",
             levers=names,
             p_value=one.p_value,
@@ -103,7 +104,7 @@ def _hidden_remarks(
 
 
 def hidden_causes(
-    problem: Problem, free: tuple[int, ...], state: SubsetState, comparison: Pooled
+    problem: Problem, free: tuple[int, ...], choices: Choices, state: SubsetState, comparison: Pooled
 ) -> Iterator[tuple[tuple[int, ...], HiddenCause | None]]:
     """The test of every subset that was left alone: does it yield more than the levels that nature took explain?"""
     if state.subset is None or state.tally is None or not state.subset.n_runs:
@@ -112,13 +113,17 @@ def hidden_causes(
     other = Noise.of(state.subset.fit, None)
     if own is None or other is None or other.dof is None:
         return
-    evidence = comparison.evidence(state.subset)
+    evidence, places = comparison.evidence(state.subset), choices.places
     for a, subset in enumerate(subsets_of(free)):
         known = float(evidence.information[0, a, 0])
         if not subset or known <= 0:
             continue
         error = comparison.unequal * other.sd / float(np.sqrt(known))
         shares = state.tally.shares(a)
-        taken = {k: shares[f, : problem.space.n_levels[k]] for f, k in enumerate(free) if k in subset}
+        taken = [
+            Taken(places[k][:, 0], shares[f, : problem.space.n_levels[k]], state.at[k])
+            for f, k in enumerate(free)
+            if k in subset
+        ]
         gain = float(evidence.estimates[0, a, 0])
-        yield subset, hidden_cause(fit, own, gain, error, other.dof, taken, state.at, 2 ** len(free) - 1)
+        yield subset, hidden_cause(fit, own, gain, error, other.dof, taken, 2 ** len(free) - 1)
