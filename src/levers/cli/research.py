@@ -367,15 +367,20 @@ def reproduce(
     workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 2,
     scheduler: Annotated[str | None, typer.Option(help="A dask scheduler, for example tcp://127.0.0.1:8786.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same tables, byte for byte.")] = 0,
+    noise: Annotated[
+        str, typer.Option(help="gaussian, uniform, two-point, or bernoulli: outcomes of 0 and 1.")
+    ] = "gaussian",
 ) -> None:
     """Run the paper's experiments, draw its figures, and check what its text says.
 
-    Stop it whenever you like; the same command goes on where it was.
+    Stop it whenever you like; the same command goes on where it was. With noise of another shape than the paper's, it
+    runs the experiments that have it, without the schedules that need millions of runs.
 
     \b
     Examples:
       levers reproduce all --size smoke -o results
       levers reproduce parents --size paper --workers 8 -o results
+      levers reproduce parents --noise two-point -o two-point
       levers reproduce all --size paper --scheduler tcp://127.0.0.1:8786 -o results
     """
     from levers.reproduction.claims import check_claims  # brings polars, which no other command here needs
@@ -383,7 +388,7 @@ def reproduce(
     from levers.reproduction.run import all_tasks
     from levers.reproduction.run import reproduce as run_experiments
 
-    _, tasks = all_tasks(what, size, seed)
+    _, tasks = all_tasks(what, size, seed, noise)
     with progress_bar("tasks", len(tasks)) as advance:
         shown = 0
 
@@ -393,7 +398,7 @@ def reproduce(
             shown = done
 
         found = run_experiments(
-            what, output, size=size, seed=seed, workers=workers, scheduler=scheduler, on_task=on_task
+            what, output, size=size, seed=seed, workers=workers, scheduler=scheduler, noise=noise, on_task=on_task
         )
     claims = check_claims(found)
     report = write_report(found, claims, output)

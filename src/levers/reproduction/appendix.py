@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from levers.reproduction.evidence import (
+    AGREES,
     DOES_NOT,
     FEWEST_WORLDS,
     HOLDS,
@@ -181,7 +182,7 @@ def interactions_claims(lines: Lines) -> Iterator[Claim]:
                 said.append(f"{who} {mean.value:.3f} against {gap:g} at {x:g}")
     yield claim(
         lines,
-        "agrees with the released setting",
+        f"{AGREES} setting",
         "Mean gaps agree with those measured in the authors' setting, interventions applied (12 worlds x 2).",
         "; ".join(said),
         agreement(pairs),

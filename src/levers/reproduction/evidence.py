@@ -16,6 +16,8 @@ ERROR = 0.01
 """The chance that a check decides wrongly, shared by all points that it looks at."""
 FEWEST_WORLDS = 10
 """Worlds without which no statement on gaps is said to hold: gaps are 0 in most worlds and large in a few."""
+AGREES = "agrees with the released"
+"""How the names of claims begin that compare with numbers of the released code, whose noise is Gaussian."""
 MOST_WORLDS = 1_000_000
 """Beyond this many worlds it does not matter how many exactly would decide."""
 

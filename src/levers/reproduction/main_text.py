@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from levers.reproduction.evidence import (
+    AGREES,
     DOES_NOT,
     FEWEST_WORLDS,
     HOLDS,
@@ -300,7 +301,7 @@ def _reference(lines: Lines) -> Iterator[Claim]:
         both = [(p, lines.mean(panel, contender, p), n) for p, n in known.items() if p in lines.xs(panel, contender)]
         yield claim(
             lines,
-            f"agrees with the released formulas ({contender})",
+            f"{AGREES} formulas ({contender})",
             "Mean runs agree with those of the released formulas, interventions applied (20 worlds x 2, K = 10).",
             "; ".join(f"P_Y = {p}: {e.value:,.0f} against {n:,.0f}" for p, e, n in both),
             agreement([(e, n, 20) for _, e, n in both]),

@@ -16,7 +16,7 @@ from levers.reproduction.evidence import DOES_NOT, HOLDS, UNDECIDED, Claim
 from levers.reproduction.figures import alt_text, draw_figures, drawn, experiment_of, figures, in_order
 from levers.reproduction.results import write_whole
 from levers.reproduction.run import ALL, Reproduction
-from levers.reproduction.sweeps import SWEEPS, WORLDS_AND_REPEATS
+from levers.reproduction.sweeps import GAUSSIAN, SWEEPS, WORLDS_AND_REPEATS, experiments
 
 TITLE = "Additive Causal Bandits with Unknown Graph: the experiments, run again"
 ABOUT = (
@@ -86,7 +86,8 @@ def write_report(reproduction: Reproduction, claims: Sequence[Claim], folder: st
 def markdown(reproduction: Reproduction, claims: Sequence[Claim], folder: Path) -> str:
     """The page. `folder` is that of the PNG files, seen from the page."""
     settings, summary = reproduction.settings, reproduction.summary
-    made = f"Size {settings.size}, seed {settings.seed}; each point: {worlds_and_repeats(reproduction)}."
+    how = f"Size {settings.size}, seed {settings.seed}, {settings.noise} noise"
+    made = f"{how}; each point: {worlds_and_repeats(reproduction)}."
     first = [f"# {TITLE}", ABOUT, f"{plain_text(made)} {READING}"]
     parts = [*first, "## Claims of the paper", f"{plain_text(counted(claims))} {JUDGED}"]
     if claims:
@@ -250,6 +251,7 @@ def made_with(reproduction: Reproduction) -> list[tuple[str, str]]:
         ("size", reproduction.settings.size),
         ("each point", worlds_and_repeats(reproduction)),
         ("seed", str(reproduction.settings.seed)),
+        ("noise", reproduction.settings.noise),
         ("versions", f"{packages}, Python {platform.python_version()}"),
         ("tasks", f"{reproduction.n_tasks}, of which {reproduction.n_resumed} were there already"),
         ("time", f"{reproduction.seconds:,.1f} s in this session"),
@@ -259,8 +261,9 @@ def made_with(reproduction: Reproduction) -> list[tuple[str, str]]:
 def again(reproduction: Reproduction) -> str:
     """The commands that make the same results."""
     names, settings = reproduction.names, reproduction.settings
-    whats = (ALL,) if names == tuple(SWEEPS) else names
-    options = f"--size {settings.size} --seed {settings.seed} -o results"
+    whats = (ALL,) if names == experiments(settings.noise) else names
+    noise = "" if settings.noise == GAUSSIAN else f" --noise {settings.noise}"
+    options = f"--size {settings.size} --seed {settings.seed}{noise} -o results"
     return "\n".join(f"levers reproduce {what} {options}" for what in whats)
 
 

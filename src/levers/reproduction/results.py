@@ -15,7 +15,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from levers.errors import InvalidSettingError
-from levers.reproduction.sweeps import Task
+from levers.reproduction.sweeps import GAUSSIAN, Task
 
 if sys.platform != "win32":
     import fcntl
@@ -67,6 +67,7 @@ class Settings:
     seed: int
     version: str
     sweeps: str
+    noise: str = GAUSSIAN
 
 
 class Parts:
@@ -100,8 +101,8 @@ class Parts:
             write_whole(path, json.dumps(asdict(settings)).encode())
             return
         try:
-            known = json.loads(path.read_text())
-        except (OSError, ValueError):
+            known: Any = {"noise": GAUSSIAN, **json.loads(path.read_text())}  # folders from before do not say
+        except (OSError, ValueError, TypeError):
             known = f"its {_SETTINGS} cannot be read"
         if known != asdict(settings):
             raise InvalidSettingError(

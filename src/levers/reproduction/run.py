@@ -11,9 +11,10 @@ from pathlib import Path
 import polars as pl
 
 from levers.core.validation import check_choice, check_count
+from levers.errors import InvalidSettingError
 from levers.reproduction.backends import run_local, run_on_cluster
 from levers.reproduction.results import Parts, Settings, summary, write_whole
-from levers.reproduction.sweeps import SIZES, SWEEPS, WORLDS_AND_REPEATS, Task
+from levers.reproduction.sweeps import GAUSSIAN, SIZES, SWEEPS, WORLDS_AND_REPEATS, Task, experiments
 
 ALL = "all"
 """The name that stands for all experiments."""
@@ -44,15 +45,16 @@ def reproduce(
     seed: int = 0,
     workers: int = 1,
     scheduler: str | None = None,
+    noise: str = GAUSSIAN,
     on_task: Callable[[Task, int, int], None] = lambda task, done, of: None,
 ) -> Reproduction:
     """Run one experiment of the paper, or all; what a folder holds already is not run again.
 
     Writes results.parquet and results.csv (one row per run). Interrupt it at any time: the same call goes on, and ends
-    with the same bytes.
+    with the same bytes. With another `noise` than the paper's, the experiments and lines that it allows are run.
     """
-    names, tasks = all_tasks(what, size, seed)
-    settings = Settings(size, seed, version("levers"), fingerprint(size))
+    names, tasks = all_tasks(what, size, seed, noise)
+    settings = Settings(size, seed, version("levers"), fingerprint(size), noise)
     with closing(Parts(Path(folder), settings)) as parts:
         known = parts.done()
         todo = [task for task in tasks if task.key not in known]
@@ -66,17 +68,20 @@ def reproduce(
     return Reproduction(names, settings, runs, time.perf_counter() - began, len(tasks) - len(todo), len(tasks))
 
 
-def all_tasks(what: str, size: str, seed: int = 0) -> tuple[tuple[str, ...], list[Task]]:
+def all_tasks(what: str, size: str, seed: int = 0, noise: str = GAUSSIAN) -> tuple[tuple[str, ...], list[Task]]:
     """The experiments that a name stands for, and all their tasks.
 
     >>> names, tasks = all_tasks("degree", "smoke")
     >>> names, len(tasks)
     (('degree',), 6)
     """
-    names = tuple(SWEEPS) if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
+    possible = experiments(noise)
+    names = possible if what == ALL else (check_choice("the experiment", what, [ALL, *SWEEPS]),)
+    if names[0] not in possible:
+        raise InvalidSettingError(f"{what} has no {noise} noise; with it there are: {', '.join(possible)}")
     check_choice("size", size, SIZES)
     check_count("seed", seed, 0)
-    return names, [task for name in names for task in SWEEPS[name].tasks(size, seed)]
+    return names, [task for name in names for task in SWEEPS[name].tasks(size, seed, noise)]
 
 
 def fingerprint(size: str) -> str:

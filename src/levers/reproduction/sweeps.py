@@ -7,6 +7,7 @@ from typing import Any
 from levers.core.certificates.sample_size import SCHEDULES
 from levers.core.validation import check_choice
 from levers.experiments.compare import Comparison
+from levers.worlds.outcome import BERNOULLI, NOISES
 
 SIZES = ("smoke", "notebook", "paper")
 """A few seconds; what the authors released, 20 worlds x 5; what the paper reports, 20 worlds x 50."""
@@ -132,6 +133,26 @@ FINDERS = (CFS, MODL, MODL_ALGORITHM_1, MODL_PROOF, PARENTS_FIRST)
 NEEDLE_CONTENDERS = (NAIVE, MODL, NEEDLE_CFS)
 OTHERS = ("modl, algorithm-1", "modl, proof", "observational-regression")
 """Lines that the paper's figures do not have, drawn in a second figure beside modl."""
+MANY_RUNS = (MODL_ALGORITHM_1, MODL_PROOF)
+"""Contenders of millions of runs: Gaussian sums of a phase are drawn at once, any other noise run by run."""
+GAUSSIAN = NOISES[0]
+"""The paper's noise."""
+ADDED = ("parents", "elimination", "support", "degree", "misspecification", "interactions", "recovery", "gaps")
+"""Experiments whose noise is added to a mean, so that it can be of any shape."""
+PROBABILITIES = ("parents", "elimination", "support", "degree")
+"""Experiments whose means can be shifted and scaled into probabilities of an outcome of 0 or 1."""
+
+
+def experiments(noise: str) -> tuple[str, ...]:
+    """The experiments that can be run with a noise.
+
+    >>> experiments("bernoulli")
+    ('parents', 'elimination', 'support', 'degree')
+    """
+    check_choice("noise", noise, (*NOISES, BERNOULLI))
+    if noise == GAUSSIAN:
+        return tuple(SWEEPS)
+    return PROBABILITIES if noise == BERNOULLI else ADDED
 
 
 @dataclass(frozen=True)
@@ -161,9 +182,9 @@ class Point:
         """A point from keyword settings of a comparison."""
         return cls(panel, x, tuple(settings.items()), contenders, most_repeats, first_world)
 
-    def comparison(self, contender: Contender, seed: int) -> Comparison:
+    def comparison(self, contender: Contender, seed: int, noise: str) -> Comparison:
         """The comparison in which this contender runs here."""
-        own: dict[str, Any] = {"algorithms": (contender.algorithm,), "schedule": contender.schedule}
+        own: dict[str, Any] = {"algorithms": (contender.algorithm,), "schedule": contender.schedule, "noise": noise}
         return Comparison(**dict(self.settings), **own, seed=seed, make_worlds=False)
 
 
@@ -182,11 +203,11 @@ class Sweep:
         """A sweep from a function that gives the points of a size."""
         return cls(name, title, x_label, {size: tuple(points(size)) for size in SIZES}, caption)
 
-    def tasks(self, size: str, seed: int = 0) -> "list[Task]":
+    def tasks(self, size: str, seed: int = 0, noise: str = GAUSSIAN) -> "list[Task]":
         """All pairs of point and world."""
         check_choice("size", size, SIZES)
         worlds = range(WORLDS_AND_REPEATS[size][0])
-        return [Task(self.name, i, world, size, seed) for i in range(len(self.points[size])) for world in worlds]
+        return [Task(self.name, i, world, size, seed, noise) for i in range(len(self.points[size])) for world in worlds]
 
 
 @dataclass(frozen=True)
@@ -198,6 +219,7 @@ class Task:
     world: int
     size: str
     seed: int = 0
+    noise: str = GAUSSIAN
 
     @property
     def key(self) -> str:

@@ -18,6 +18,8 @@ from levers.experiments.runner import run_by_phases, run_on_world
 from levers.reproduction.results import Row
 from levers.reproduction.sweeps import (
     EQUAL_GAP_LEVELS,
+    GAUSSIAN,
+    MANY_RUNS,
     NAIVE,
     NEEDLE_FAILURE_PROB,
     NEEDLE_HEIGHT,
@@ -28,7 +30,7 @@ from levers.reproduction.sweeps import (
     Task,
 )
 from levers.worlds.named import even_table, needle_world
-from levers.worlds.outcome import AdditiveOutcome
+from levers.worlds.outcome import AdditiveOutcome, Noise
 from levers.worlds.scm import World, true_parents
 
 Bounds = tuple[float | None, float | None, float | None, int | None]
@@ -50,7 +52,8 @@ def run_task(task: Task) -> list[Row]:
     """Every contender on one world of one point. One thread, so that numbers do not depend on the machine's cores."""
     point = SWEEPS[task.sweep].points[task.size][task.point]
     with threadpool_limits(1):
-        return [row for contender in point.contenders for row in _rows(task, point, contender)]
+        runs_here = [one for one in point.contenders if task.noise == GAUSSIAN or one not in MANY_RUNS]
+        return [row for contender in runs_here for row in _rows(task, point, contender)]
 
 
 def _rows(task: Task, point: Point, contender: Contender) -> Iterator[Row]:
@@ -71,7 +74,7 @@ def _rows(task: Task, point: Point, contender: Contender) -> Iterator[Row]:
 
 def _random_entry(task: Task, point: Point, contender: Contender) -> _Entry:
     """A contender on a random world of the paper."""
-    comparison = point.comparison(contender, task.seed)
+    comparison = point.comparison(contender, task.seed, task.noise)
     number = point.first_world + task.world
     world = comparison.world(number)
     algorithm = comparison.algorithm(contender.algorithm, world)
@@ -104,7 +107,7 @@ def _equal_gaps_entry(task: Task, point: Point, contender: Contender) -> _Entry:
     """A contender on a world whose gaps are all alike."""
     seed_key = (round(1000 * point.x), task.world)
     rng = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=seed_key))
-    world = equal_gaps_world(EQUAL_GAP_LEVELS, point.x, rng)
+    world = equal_gaps_world(EQUAL_GAP_LEVELS, point.x, rng, task.noise)
     n_factors = len(EQUAL_GAP_LEVELS)
     asked = Comparison(n_factors, n_factors, schedule=contender.schedule, make_worlds=False)
     algorithm = asked.algorithm(contender.algorithm, world)
@@ -112,7 +115,7 @@ def _equal_gaps_entry(task: Task, point: Point, contender: Contender) -> _Entry:
     return _Entry(algorithm, world, run_by_phases, asked.tolerance, modl_bounds(algorithm, world, limit), seed_key)
 
 
-def equal_gaps_world(n_levels: tuple[int, ...], gap: float, rng: np.random.Generator) -> World:
+def equal_gaps_world(n_levels: tuple[int, ...], gap: float, rng: np.random.Generator, noise: str = GAUSSIAN) -> World:
     """A world without arrows between factors; in each, all levels but one drawn at random are `gap` behind it.
 
     >>> equal_gaps_world((2,), 1.5, np.random.default_rng(0)).outcome.effects
@@ -120,7 +123,7 @@ def equal_gaps_world(n_levels: tuple[int, ...], gap: float, rng: np.random.Gener
     """
     best = [int(rng.integers(m)) for m in n_levels]
     effects = {k: tuple(gap * (level == best[k]) for level in range(m)) for k, m in enumerate(n_levels)}
-    return World(Space.sized(n_levels), [even_table(m) for m in n_levels], AdditiveOutcome(effects))
+    return World(Space.sized(n_levels), [even_table(m) for m in n_levels], AdditiveOutcome(effects, Noise(1.0, noise)))
 
 
 def _needle_entry(task: Task, point: Point, contender: Contender) -> _Entry:
