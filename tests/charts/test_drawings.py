@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,6 +16,7 @@ import levers
 from levers.charts.check_facts import additivity_facts
 from levers.charts.drawings import CHARTS, COMPARE, MOST_BINS, MOST_LEVELS, Chart
 from levers.charts.facts import Bins
+from levers.charts.html import style_sheet
 from levers.charts.looks import COLOURS, SERIES, STANDINGS
 from levers.charts.svg import NARROW, WIDE, Scale, fitted, spanned, text_width
 from levers.charts.view import StudyView
@@ -441,7 +441,7 @@ def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_style_sheet_knows_every_class() -> None:
-    sheet = (Path(levers.__file__).parent / "web" / "static" / "charts.css").read_text()
+    sheet = style_sheet()
     # these say what something is, for scripts and tests, and look like the rest
     unstyled = {"c-outcome", "c-point", "c-quantile", "c-bar", "c-series", "c-key", "c-mark"}
     charts = [chart for study in STUDIES.values() for chart in drawn(study()).values()]
@@ -453,7 +453,7 @@ def test_the_style_sheet_knows_every_class() -> None:
 
 
 def test_the_style_sheet_has_the_colours_of_the_table() -> None:
-    sheet = (Path(levers.__file__).parent / "web" / "static" / "charts.css").read_text()
+    sheet = style_sheet()
     light, dark, chosen = [
         dict(re.findall(r"--(c-[a-z0-9]+): (#[0-9a-f]{6})", block))
         for block in re.findall(r":root[^{]*\{([^}]*#[^}]*)\}", sheet)

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 import levers
 from harness.markup import post, tidy
+from levers.charts.check_facts import NAMES
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
 from levers.studies.analysis.doubts import SHARES
@@ -19,7 +20,6 @@ from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import Study
 from levers.web.app import make_app
-from levers.web.pages.doubts import NAMES
 from levers.web.pages.study import CHARTS
 from levers.web.service import Service
 

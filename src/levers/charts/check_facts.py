@@ -11,6 +11,7 @@ from levers.charts.view import StudyView
 from levers.core.model.checks.interactions import PairCheck
 from levers.studies.analysis.describe import chance, not_shown
 from levers.studies.analysis.diagnostics import Additivity, Residuals
+from levers.studies.analysis.doubts import checks
 from levers.studies.analysis.views import FactorEvidence
 
 
@@ -215,3 +216,44 @@ def _noise(found: Residuals) -> str:
     if found.noise_sd is None or not math.isfinite(found.noise_sd):
         return ""
     return f", where a noise of {found.noise_sd:.3g} " + ("was stated" if found.noise_known else "is reckoned with")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """A check in the table: its name, how likely such outcomes are if nothing is wrong, and below what it alarms."""
+
+    kind: str
+    p_value: float
+    level: float
+    alarms: bool
+    text: str
+
+
+NAMES = {
+    "noise": "stated noise",
+    "outlier": "outcomes that do not belong",
+    "spread": "spread alike everywhere",
+    "drift": "no drift",
+    "serial": "runs do not follow the ones before",
+    "shape": "shape of the noise",
+    "max_parents": "number of levers that matter",
+    "min_effect": "least effect",
+    "nonadditivity": "effects add up on this scale",
+    "pairs": "no pair of levers acts together",
+    "lack of fit": "effects add up, by settings run again",
+}
+"""What each check is about, for people."""
+
+
+def check_rows(view: StudyView) -> list[CheckRow]:
+    """Every check of the runs so far, alarms first."""
+    found = [
+        CheckRow(NAMES.get(one.check.kind, one.check.kind), one.check.p_value, one.level, one.alarms, one.remark.text)
+        for one in checks(view.state)
+    ]
+    added = view.additivity
+    pairs = min((pair.adjusted for pair in added.checks), default=None)
+    for kind, p_value in (("pairs", pairs), ("lack of fit", None if added.lack is None else added.lack.p_value)):
+        if p_value is not None:
+            found.append(CheckRow(NAMES[kind], p_value, added.level, p_value < added.level, ""))
+    return sorted(found, key=lambda row: not row.alarms)

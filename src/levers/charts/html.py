@@ -1,7 +1,19 @@
-"""HTML pages that need no other file: for a picture, and for the report of a reproduction."""
+"""HTML pages that need no other file: for a picture, for the report of a study, and for that of a reproduction."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from html import escape
+from pathlib import Path
+
+
+@lru_cache(maxsize=1)
+def style_sheet() -> str:
+    """The looks of the charts on a page: light, dark and on paper.
+
+    >>> "prefers-color-scheme: dark" in style_sheet()
+    True
+    """
+    return Path(__file__).with_name("charts.css").read_text("utf-8")
 
 
 def html_page(title: str, style: str, policy: str, body: str) -> str:

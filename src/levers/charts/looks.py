@@ -14,8 +14,8 @@ COLOURS = {
     "c-ink": "#1f2328",
 }
 """The colour of each class on white paper: Okabe and Ito's, which people with any kind of colour vision tell apart,
-darkened where they would be hard to see on white. `static/charts.css` has the same ones as variables, and lighter ones
-for a dark page; a test compares the two."""
+darkened where they would be hard to see on white. `charts.css` beside this file has the same ones as variables, and
+lighter ones for a dark page; a test compares the two."""
 
 MARKERS = {"diamond": "D", "circle": "o", "dot": "o", "cross": "x"}
 """What matplotlib calls a mark."""

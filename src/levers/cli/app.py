@@ -65,6 +65,7 @@ COMMANDS = {
         "Write everything that was run to a file; .json is the whole verdict, for `levers.verify`.",
     ),
     "plot": ("results:plot", "Draw a picture of a study."),
+    "report": ("results:report", "Write a study's report: one page that needs no other file, to send, print and keep."),
     "copy": ("studies:copy", "Copy a study with its whole log, under another name or to another storage."),
     "merge": (
         "studies:merge",

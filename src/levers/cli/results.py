@@ -1,4 +1,4 @@
-"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `trials`, `export`, `log`: what a study says."""
+"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `report`, `trials`, `export`, `log`: what a study says."""
 
 import dataclasses
 from pathlib import Path
@@ -223,6 +223,26 @@ def plot(
     from levers.charts.picture import save_plot
 
     save_plot(at.study, kind, output)
+    typer.echo(f"wrote {output}")
+
+
+@on_study()
+def report(
+    at: Reached,
+    output: Annotated[Path, typer.Option("-o", "--output", help="An .html file.")],
+) -> None:
+    """Write a study's report: one page that needs no other file, to send, print and keep.
+
+    It has the question, the setting, the guarantee and what it rests on, the gain over the baseline, effects,
+    eliminations, checks, every outcome, what was changed by hand, and the log. It can be made at any time.
+
+    \b
+    Example:
+      levers report oven -o oven.html
+    """
+    from levers.charts.report import save_report
+
+    save_report(at.study, output)
     typer.echo(f"wrote {output}")
 
 

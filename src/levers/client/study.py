@@ -26,6 +26,7 @@ from levers.studies.outcomes import past_runs
 from levers.studies.run import (
     AnyStudy,
     ByTrial,
+    LogEntry,
     Outcomes,
     check_corrections,
     check_reason,
@@ -36,7 +37,7 @@ from levers.studies.run import (
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
-from levers.studies.study import LogEntry, NoOutcomeWarning, SurprisingOutcomeWarning, no_outcomes
+from levers.studies.study import NoOutcomeWarning, SurprisingOutcomeWarning, no_outcomes
 
 if TYPE_CHECKING:
     import polars

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -39,6 +40,16 @@ log = logging.getLogger("levers")
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One event of a study: its place in the log, when (seconds since 1970), who, and what in a few words."""
+
+    seq: int
+    at: float
+    who: str
+    what: str
+
+
 class AnyStudy(ABC):
     """A study, wherever it is kept (`Study` here, `RemoteStudy` on a server): the verbs that follow from others."""
 
@@ -53,6 +64,14 @@ class AnyStudy(ABC):
     @abstractmethod
     def state(self) -> StudyState:
         """The state as of now."""
+
+    @abstractmethod
+    def frozen(self) -> StudyState:
+        """A copy of it."""
+
+    @abstractmethod
+    def log(self) -> list[LogEntry]:
+        """Everything that happened, oldest first."""
 
     @property
     @abstractmethod

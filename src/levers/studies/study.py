@@ -58,6 +58,7 @@ from levers.studies.outcomes import (
 from levers.studies.run import (
     AnyStudy,
     ByTrial,
+    LogEntry,
     Outcomes,
     check_corrections,
     check_reason,
@@ -90,16 +91,6 @@ if TYPE_CHECKING:
     from levers.studies.sheets.runs import SheetReport
 
     FileName = str | os.PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One event of a study: its place in the log, when (seconds since 1970), who, and what in a few words."""
-
-    seq: int
-    at: float
-    who: str
-    what: str
 
 
 @dataclass(frozen=True, slots=True)

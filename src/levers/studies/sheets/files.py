@@ -15,6 +15,7 @@ MEDIA_TYPES = {
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".parquet": "application/vnd.apache.parquet",
     ".json": "application/json",
+    ".html": "text/html",
 }
 """What each kind of file is called over HTTP."""
 

@@ -14,6 +14,7 @@ from starlette.background import BackgroundTask
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse
 
+from levers.charts.report import save_report
 from levers.studies.analysis.tables import export_study, trials_frame
 from levers.studies.events import Numbers, numbers
 from levers.studies.sheets.files import MEDIA_TYPES
@@ -29,6 +30,7 @@ from levers.web.errors import RefusedError
 router = APIRouter(tags=["files"])
 TYPES = {suffix[1:]: kind for suffix, kind in MEDIA_TYPES.items()}
 _SHEETS = ("csv", "tsv", "xlsx")
+_EXPORTS = (*_SHEETS, "parquet", "json")
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 RUNS = "Levers-Runs"
 _RUNS = {RUNS: {"description": "How many runs are on the sheet.", "schema": {"type": "integer"}}}
@@ -64,12 +66,20 @@ def _with_sheet(method: Any, where: str, operation: str, summary: str, model: An
     return of_study(method, where, operation, summary, model, responses=errors, openapi_extra={"requestBody": _BODY})
 
 
-@_with_file(router.get, "export/{format}", "exportStudy", "All runs, or the verdict, as a file", *TYPES)
+@_with_file(router.get, "export/{format}", "exportStudy", "All runs, or the verdict, as a file", *_EXPORTS)
 def export(request: Request, name: Name, kind: ExportFormat) -> Response:
     """Every trial that was handed out; as `json` the whole verdict, for `levers.verify`, once there is one."""
     study = study_of(request, name, "read")
     with service_of(request).slowly():
         return _written(study, kind, lambda path: export_study(study, path))
+
+
+@_with_file(router.get, "report", "getReport", "The report as one HTML page", "html")
+def report(request: Request, name: Name) -> Response:
+    """Question, setting, guarantee, effects, checks and log, on a page that needs no other file."""
+    study = study_of(request, name, "read")
+    with service_of(request).slowly():
+        return _written(study, "html", lambda path: save_report(study, path))
 
 
 @_with_file(router.get, "frame", "getFrame", "All trials as one Parquet table", "parquet")

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from levers.studies.analysis import views
 from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
+from levers.studies.run import LogEntry
 from levers.studies.storage.base import Stored
-from levers.studies.study import LogEntry
 from levers.web.api.deps import Absent, Limit, Name, Offset, answer, of_study, page_size, study_of
 from levers.web.api.schemas import MOST, Page, State, Trials, TrialShape
 

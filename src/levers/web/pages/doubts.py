@@ -1,10 +1,9 @@
-"""What speaks against a study's answer, each with what can be done about it; and every check that was made."""
+"""What speaks against a study's answer, each with what can be done about it."""
 
 from dataclasses import dataclass
 
 from levers.algorithms.base import Remark
 from levers.charts.view import StudyView
-from levers.studies.analysis.doubts import checks
 
 NOISE_KINDS = ("noise", "spread", "drift", "serial")
 """Doubts that another noise answers."""
@@ -47,44 +46,3 @@ class Doubt:
 def doubts_of(view: StudyView) -> list[Doubt]:
     """All doubts, most telling first."""
     return [Doubt(remark) for remark in view.status.doubts]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """A check in the table: its name, how likely such outcomes are if nothing is wrong, and below what it alarms."""
-
-    kind: str
-    p_value: float
-    level: float
-    alarms: bool
-    text: str
-
-
-NAMES = {
-    "noise": "stated noise",
-    "outlier": "outcomes that do not belong",
-    "spread": "spread alike everywhere",
-    "drift": "no drift",
-    "serial": "runs do not follow the ones before",
-    "shape": "shape of the noise",
-    "max_parents": "number of levers that matter",
-    "min_effect": "least effect",
-    "nonadditivity": "effects add up on this scale",
-    "pairs": "no pair of levers acts together",
-    "lack of fit": "effects add up, by settings run again",
-}
-"""What each check is about, for people."""
-
-
-def check_rows(view: StudyView) -> list[CheckRow]:
-    """Every check of the runs so far, alarms first."""
-    found = [
-        CheckRow(NAMES.get(one.check.kind, one.check.kind), one.check.p_value, one.level, one.alarms, one.remark.text)
-        for one in checks(view.state)
-    ]
-    added = view.additivity
-    pairs = min((pair.adjusted for pair in added.checks), default=None)
-    for kind, p_value in (("pairs", pairs), ("lack of fit", None if added.lack is None else added.lack.p_value)):
-        if p_value is not None:
-            found.append(CheckRow(NAMES[kind], p_value, added.level, p_value < added.level, ""))
-    return sorted(found, key=lambda row: not row.alarms)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData
 
+from levers.charts.report import save_report
 from levers.charts.view import StudyView
 from levers.core.space import FREE
 from levers.errors import InvalidSettingError, LeversError, SurprisingOutcomesError
@@ -28,6 +29,7 @@ from levers.web.pages.study import open_runs, opened, panels_of, refused
 from levers.web.security import Posted, file_of, text_of
 
 _KINDS = {**MEDIA_TYPES, ".csv": f"{MEDIA_TYPES['.csv']}; charset=utf-8"}
+_EXPORTS = ("trials.csv", "trials.xlsx", "trials.parquet", "verdict.json", "report.html")
 router = APIRouter(include_in_schema=False)
 
 
@@ -45,14 +47,14 @@ def run_sheet(request: Request, name: str, suffix: str) -> Response:
 
 @router.get("/studies/{name}/export/{what}.{suffix}")
 def export(request: Request, name: str, what: str, suffix: str) -> Response:
-    """All trials as a table, or the verdict as JSON for `levers.verify`."""
+    """All trials as a table, the verdict as JSON for `levers.verify`, or the report."""
     study, _ = opened(request, name)
-    if (what, suffix) not in (("trials", "csv"), ("trials", "xlsx"), ("trials", "parquet"), ("verdict", "json")):
-        raise RefusedError(404, "there are trials.csv, trials.xlsx, trials.parquet and verdict.json")
+    if f"{what}.{suffix}" not in _EXPORTS:
+        raise RefusedError(404, f"there are {', '.join(_EXPORTS)}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{what}.{suffix}"
         with service_of(request).slowly():
-            export_study(study, path)
+            (save_report if what == "report" else export_study)(study, path)
         return _download(path, f"{study.name} {what}.{suffix}")
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from levers.charts.html import style_sheet
 from levers.errors import StorageError
 from levers.studies.analysis.describe import several
 from levers.studies.sheets.cells import level_texts
@@ -30,8 +31,9 @@ router = APIRouter(include_in_schema=False)
 
 @lru_cache(maxsize=1)
 def files() -> dict[str, bytes]:
-    """All static files, read once."""
-    return {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.is_file()}
+    """All static files, read once; the charts' style sheet is where charts are, for pages that are files."""
+    own = {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.is_file()}
+    return {**own, "charts.css": style_sheet().encode()}
 
 
 @lru_cache(maxsize=1)

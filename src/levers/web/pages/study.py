@@ -9,6 +9,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from levers.charts.check_facts import check_rows
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
 from levers.errors import LeversError
@@ -19,7 +20,7 @@ from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
 from levers.web.errors import RefusedError, lines_of, status_of
-from levers.web.pages.doubts import check_rows, doubts_of
+from levers.web.pages.doubts import doubts_of
 from levers.web.pages.filters import count, number, percent
 from levers.web.pages.site import fragment, is_quiet, page, part, service_of
 from levers.web.security import address, name_of

@@ -1,0 +1,250 @@
+"""The report of a study: one page that needs no other file, to send, to print and to keep."""
+
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.metadata import version
+
+from levers.charts.check_facts import check_rows
+from levers.charts.drawings import CHARTS, charts_of
+from levers.charts.html import html_page, style_sheet, table
+from levers.charts.verdict_facts import MOST_LEVELS, VerdictFacts, verdict_facts
+from levers.charts.view import StudyView
+from levers.core.space import Assignment
+from levers.errors import InvalidSettingError
+from levers.studies.analysis.describe import chance, gain_words, promise, several, stage_words, when
+from levers.studies.run import AnyStudy
+from levers.studies.sheets.cells import level_text
+from levers.studies.sheets.files import target_of, whole_file
+from levers.studies.spec import LEAVE_ALONE
+
+MOST_EVENTS = 2_000
+"""The most events of the log that a report lists: the last ones."""
+MOST_CHANGES = 200
+"""The most corrections, and outcomes that do not count, that it lists."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Nothing is loaded or run, whatever a name contains."""
+_STYLE = """
+:root { color-scheme: light dark; --good: #00664b; --bad: #a33c00; }
+@media screen and (prefers-color-scheme: dark) { :root { --good: #4fd1a5; --bad: #ff9a5c; } }
+body { color: var(--c-ink); background: var(--c-paper); font: 16px/1.5 system-ui, sans-serif; max-width: 58rem;
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h2 { font-size: 1.2rem; margin-top: 2.5rem; border-bottom: 1px solid var(--c-grid); }
+p, li { max-width: 46rem; }
+figure { margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
+  overflow-x: auto; }
+th, td { border-bottom: 1px solid var(--c-grid); padding: .25rem 1.2rem .25rem 0; text-align: left;
+  vertical-align: top; }
+figcaption, .quiet { color: var(--c-muted); font-size: .88rem; }
+.answer { border-left: .35rem solid var(--good); padding: .2rem 1rem; }
+.doubt { border-left: .35rem solid var(--bad); padding: .2rem 1rem; }
+code { overflow-wrap: anywhere; }
+@media print { body { margin: 0; max-width: none; font-size: 10.5pt; } h2 { break-after: avoid; }
+  figure, tr { break-inside: avoid; } }
+"""
+
+
+def save_report(study: AnyStudy, path: str | os.PathLike[str]) -> None:
+    """Write a study's report as one .html file. The file is there whole or not at all.
+
+    >>> import levers, tempfile
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_report(study, f"{folder}/oven.html")
+    ...     os.listdir(folder)
+    ['oven.html']
+    """
+    target, _ = target_of(path, (".html", ".htm"), InvalidSettingError)
+    content = study_report(study).encode("utf-8", "replace")
+    with whole_file(target, InvalidSettingError) as file:
+        file.write(content)
+
+
+def study_report(study: AnyStudy) -> str:
+    """The page: question, setting, guarantee and what it rests on, effects, eliminations, checks, history, log.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> "Not finished yet" in study_report(study)
+    True
+    """
+    view = StudyView(study.name, study.frozen())
+    said = verdict_facts(view)
+    parts = [
+        _answer(view, said),
+        _section("The question", _question(view)),
+        _section("What the guarantee rests on", _listed(said.provisos), _facts(view, said)) if said.verdict else "",
+        _section("What each level loses", _chart(view, "effects"), _levels(said)),
+        _section("Which levers matter", _chart(view, "evidence"), _matter(said)),
+        _section("What was ruled out, and when", _chart(view, "elimination"), _ledger(said)),
+        _section("What could be certified after how many runs", _chart(view, "forecast")),
+        _section("Checks of the outcomes", _checks(view), _chart(view, "residuals"), _chart(view, "additivity")),
+        _section("Every outcome", _chart(view, "history")),
+        _section("What was changed by hand", _changes(view)),
+        _section("The log", _log(study)),
+    ]
+    return html_page(f"Report of {study.name}", style_sheet() + _STYLE, _POLICY, "\n".join(filter(None, parts)))
+
+
+def _section(title: str, *parts: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n" + "\n".join(filter(None, parts)) + "\n</section>"
+
+
+def _listed(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>\n" for line in lines)
+    return f"<ul>\n{items}</ul>" if items else ""
+
+
+def _sentence(text: str) -> str:
+    return f"<p>{escape(text[:1].upper() + text[1:])}.</p>"
+
+
+def _setting(params: Assignment) -> str:
+    rows = [(name, level_text(params[name]) if name in params else f"({LEAVE_ALONE})") for name in params.space.names]
+    return table(["lever", "level"], rows)
+
+
+def _answer(view: StudyView, said: VerdictFacts) -> str:
+    """The setting and the promise, or how far it is; whatever speaks against it comes first."""
+    best, doubts, spec = view.best, view.status.doubts, view.state.spec
+    lines = [f'<section class="{"doubt" if doubts else "answer"}">']
+    if doubts:
+        lines.append(f"<h2>In doubt</h2>{_listed(doubt.text for doubt in doubts)}")
+    title = "Not finished yet" if said.verdict is None else "The setting, in doubt" if doubts else "Set the levers so"
+    lines.append(f"<h2>{title}</h2>")
+    if said.verdict is None:
+        lines.append(_sentence(f"{several(view.status.n_complete, 'run', 'runs')} so far, {view.status.to_go}"))
+    if best is None:
+        lines.append("<p>No round of runs is complete, so nothing leads yet.</p>")
+    else:
+        lines.append(_setting(best.params if said.verdict is None else said.verdict.assignment))
+        within = None if best.within is None else f"{best.within:.4g}"
+        sure = f"{100 * (1 - spec.failure_prob):.6g} %"
+        ended = said.verdict is not None
+        lines.append(f"<p><strong>{escape(promise(within, sure, ended, bool(doubts)))}</strong> ({spec.goal}).</p>")
+        if said.enough:
+            lines.append(_sentence(said.enough))
+        if best.predicted is not None:
+            lines.append(
+                f"<p>Mean outcome to expect there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).</p>"
+            )
+        if best.gain is not None:
+            lines.append(_sentence(gain_words(best.gain, ended, spec.baseline_outcome)))
+    return "\n".join([*lines, "</section>"])
+
+
+def _question(view: StudyView) -> str:
+    """What was asked for."""
+    spec, status = view.state.spec, view.status
+    asked = [
+        ("goal", f"{spec.goal} the outcome"),
+        (
+            "how close",
+            "as good as the runs allow" if spec.tolerance is None else f"within {spec.tolerance:g} of the best",
+        ),
+        ("how surely", f"with probability {100 * (1 - spec.failure_prob):.6g} %"),
+        ("noise", "not known" if spec.noise_sd is None else f"standard deviation {spec.noise_sd:g}, as stated"),
+        ("method", ", ".join([spec.algorithm, *(f"{name} {value}" for name, value in spec.options)])),
+        ("seed", str(spec.seed)),
+        ("begun", when(status.created_at)),
+        ("last change", when(status.updated_at)),
+    ]
+    if spec.block_size is not None:
+        asked.append(("runs a day", str(spec.block_size)))
+    if spec.baseline is not None:
+        today = ", ".join(f"{name}={level_text(level)}" for name, level in spec.space.assignment(spec.baseline).items())
+        asked.append(("in place today", today))
+    levers = [(f.name, ", ".join(level_text(level) for level in f.levels)) for f in spec.space.factors]
+    return table(["asked for", ""], asked) + table(["lever", "levels"], levers)
+
+
+def _facts(view: StudyView, said: VerdictFacts) -> str:
+    found = said.verdict
+    assert found is not None  # of a study that has ended
+    rows = [("certificate", said.certificate), ("noise", said.noise)]
+    rows += [(stage_words(stage) or stage, several(n, "run", "runs")) for stage, n in said.stages]
+    rows.append(("runs in all", f"{found.n_runs:,}"))
+    return table(["", ""], rows)
+
+
+def _chart(view: StudyView, key: str) -> str:
+    """A drawing with its caption, for a wide and for a narrow window."""
+    wide, narrow = charts_of(view, [key])[0]
+    if CHARTS[key].facts(view).data is None:
+        return f'<p class="quiet">{escape(wide.facts.alt)}</p>'
+    caption = f"<figcaption>{escape(wide.facts.caption)}</figcaption>"
+    return f'<figure><div class="charts">{wide.svg}{narrow.svg}</div>{caption}</figure>'
+
+
+def _levels(said: VerdictFacts) -> str:
+    def span(low: float | None, high: float | None) -> str:
+        return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+    header = ["lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing"]
+    rows = [
+        (
+            row.factor,
+            level_text(row.level),
+            f"{row.n_runs:,}",
+            "-" if row.loss is None else f"{row.loss + 0.0:.4g}",
+            span(row.low, row.high),
+            span(row.usual_low, row.usual_high),
+            row.standing,
+        )
+        for row in said.levels
+    ]
+    more = f"<p>The first {MOST_LEVELS:,} of {said.n_levels:,} levels.</p>" if said.n_levels > len(rows) else ""
+    below = _sentence(f"A loss below 0 is no mistake: {said.why_below_zero}") if said.why_below_zero else ""
+    return table(header, rows) + more + below
+
+
+def _matter(said: VerdictFacts) -> str:
+    if said.verdict is None:
+        return ""
+    if said.verdict.parents is None:
+        return "<p>This method does not look for them.</p>"
+    found = f"Shown to matter: {', '.join(said.matter) or 'none'}"
+    return _sentence(found) + _listed(f"{name}: {words}" for name, words in said.others)
+
+
+def _ledger(said: VerdictFacts) -> str:
+    if not said.ledger:
+        return "<p>Nothing yet.</p>" if said.verdict is None else "<p>Nothing before the last decision.</p>"
+    rows = [(f"{n:,}", factor, level_text(level), f"{gap:.4g}") for factor, level, n, gap in said.ledger]
+    return table(["after runs", "lever", "level", "estimated loss"], rows)
+
+
+def _checks(view: StudyView) -> str:
+    rows: Sequence[tuple[str, ...]] = [
+        (row.kind, chance(row.p_value), f"{row.level:.2g}", row.text if row.alarms else "nothing found")
+        for row in check_rows(view)
+    ]
+    if not rows:
+        return "<p>There are too few runs to check anything.</p>"
+    return table(["check", "outcomes like these", "alarms below", "found"], rows)
+
+
+def _changes(view: StudyView) -> str:
+    state = view.state
+    lines = [
+        f"trial {one.trial}: {one.before:.10g} is now {one.value:.10g} ({one.reason}), {one.who}, {when(one.at)}"
+        for one in state.corrections[-MOST_CHANGES:]
+    ]
+    lines += [
+        f"trial {one.trial} does not count: {one.value:.10g} ({one.reason}), {one.who}, {when(one.at)}"
+        for one in state.exclusions[-MOST_CHANGES:]
+    ]
+    lines += [f"restated: {one.text} ({one.reason}), {one.who}, {when(one.at)}" for one in state.restatements]
+    if state.ended is not None:
+        lines.append(f"ended by hand ({state.ended.reason}), {state.ended.who}, {when(state.ended.at)}")
+    return _listed(lines) or "<p>Nothing.</p>"
+
+
+def _log(study: AnyStudy) -> str:
+    entries = study.log()
+    rows = [(str(one.seq), when(one.at), one.who, one.what) for one in entries[-MOST_EVENTS:]]
+    first = f"The last {MOST_EVENTS:,} of {len(entries):,} events. " if len(entries) > MOST_EVENTS else ""
+    made = f"<p>{first}Made by levers {escape(version('levers'))}.</p>"
+    return made + table(["event", "when", "who", "what"], rows)

@@ -1,0 +1,88 @@
+"""What a verdict says to people: on its page, and in the report of a study."""
+
+from dataclasses import dataclass
+
+from levers.algorithms.base import BlockRecord, Verdict
+from levers.charts.view import StudyView
+from levers.core.space import Level
+from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
+from levers.studies.analysis.views import EffectRow
+
+MOST_LEVELS = 5_000
+MOST_OTHERS = 200
+"""The most factors that are listed though they were not shown to matter."""
+CERTIFICATES = {
+    "slippage": "slippage: equal gaps taken as the worst case",
+    "proven": "proven for any gaps",
+    "subgaussian": "any sub-Gaussian noise",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class VerdictFacts:
+    """The verdict (None before the end), and what is said of it.
+
+    `ledger` has what was ruled out: lever, level, after how many runs, and the loss estimated then.
+    """
+
+    verdict: Verdict | None
+    sure: float | None
+    certificate: str
+    provisos: list[str]
+    noise: str
+    levels: list[EffectRow]
+    n_levels: int
+    why_below_zero: str | None
+    matter: list[str]
+    enough: str | None
+    others: list[tuple[str, str]]
+    ledger: list[tuple[str, Level, int, float]]
+    stages: list[tuple[str, int]]
+    blocks: tuple[BlockRecord, ...]
+
+
+def verdict_facts(view: StudyView) -> VerdictFacts:
+    """What there is to say.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> verdict_facts(StudyView("oven", study.state)).verdict is None
+    True
+    """
+    found, levels = view.verdict, view.effects
+    matter = set(found.parents or ()) if found is not None else set()
+    nothing = found is None or found.tolerance is None
+    certificate = "none" if found is None or nothing else found.certificate or "none"
+    in_doubt = found is not None and bool(found.doubts)
+    said = "in doubt" if in_doubt else CERTIFICATES.get(certificate, certificate)  # nothing is proven beside a doubt
+    noise = "-" if found is None else found.noise or "-"
+    if nothing and view.state.spec.noise_sd is None:
+        noise = "not known"  # no run was left to estimate it from
+    factors, ruled_out = view.state.spec.inner.factors, view.state.progress.eliminations[:MOST_LEVELS]
+    guarantee = [] if found is None or nothing or in_doubt else [found.guarantee]
+    return VerdictFacts(
+        verdict=found,
+        sure=None if found is None else 1 - found.failure_prob,
+        certificate=said,
+        # doubts have a place of their own
+        provisos=[] if found is None else [*guarantee, *(proviso.text for proviso in found.provisos)],
+        noise=noise,
+        levels=levels[:MOST_LEVELS],
+        n_levels=len(levels),
+        why_below_zero=None if found is None else why_below_zero(found),
+        matter=[n for n in view.state.spec.space.names if n in matter],
+        enough=None if found is None else enough_words(found),
+        others=[] if found is None else _others(found, matter),
+        # factors and levels as the algorithm sees them
+        ledger=[(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],
+        stages=[] if found is None else [(stage, n) for stage, n in found.runs_by_stage if stage != BLOCK],
+        blocks=() if found is None else found.blocks,
+    )
+
+
+def _others(found: Verdict, matter: set[str]) -> list[tuple[str, str]]:
+    """The factors that were not shown to matter, and what is said of each: the smallest p-value comes first."""
+    p_values = found.p_values_by_lever
+    left = [name for name in found.assignment.space.names if name not in matter]
+    left.sort(key=lambda name: 1.0 if (p_value := p_values.get(name)) is None else p_value)
+    return [(name, not_shown(p_values.get(name))) for name in left[:MOST_OTHERS]]
