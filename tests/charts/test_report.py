@@ -12,7 +12,11 @@ from levers.charts.report import save_report, study_report
 from levers.errors import InvalidSettingError
 from levers.studies.study import Study
 
-LEVERS: dict[str, list[levers.Level]] = {"heat": ["low", "<b>high</b>"], "time; zone": [10, 20, 30], "fan": ["off", "on"]}
+LEVERS: dict[str, list[levers.Level]] = {
+    "heat": ["low", "<b>high</b>"],
+    "time; zone": [10, 20, 30],
+    "fan": ["off", "on"],
+}
 BASELINE: dict[str, levers.Level] = {"heat": "low", "time; zone": 10, "fan": "off"}
 
 

@@ -467,3 +467,16 @@ def test_a_stage_left_alone_is_named(solver: str) -> None:
         assert {trial.stage for trial in trials} == {WATCHED}
     with pytest.raises(InvalidSpaceError):
         study.import_runs([{"speed": 1, "belt": "A"}], [1.0], "past data has to be set")
+
+
+def test_before_anything_is_left_alone_the_promise_is_about_settings_of_all_levers() -> None:
+    study = levers.create_study("oven", SPACE, tolerance=1.0, noise_sd=1.0, seed=1, free=["heat"])
+    rng, said = np.random.default_rng(0), set()
+    while trials := study.ask(200):
+        some_alone = any(trial.params.free for trial in trials)
+        taken = {t: {name: SPACE[name][0] for name in t.params.free} for t in trials if t.params.free}
+        study.tell_many([(trial, float(rng.normal())) for trial in trials], observed=taken)
+        best = study.best()
+        assert best is not None
+        said.add((some_alone, best.compared_with))
+    assert said == {(False, "the best setting of all levers"), (True, "the best")}

@@ -264,7 +264,8 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows.append(("likely end", str(end[0]), number(spec.tolerance)))
         rows.append(("end in the worst case", str(end[1]), number(spec.tolerance)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
-    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt)}"
+    of = "the best" if view.best is None else view.best.compared_with
+    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt, of)}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + [within] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]

@@ -20,7 +20,7 @@ from levers.studies.analysis.describe import (
     several,
     when,
 )
-from levers.studies.analysis.views import EffectRow
+from levers.studies.analysis.views import Best, EffectRow
 from levers.studies.sheets.cells import left_alone_text, level_text
 from levers.studies.spec import LEAVE_ALONE
 
@@ -70,7 +70,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {found.note}")
     if best is not None:
         typer.echo(f"  {'chosen' if finished else 'leading'}: {setting_words(best.params)}")
-        typer.echo(f"  {_promise(best.within, study.spec.failure_prob, finished, bool(found.doubts))}")
+        typer.echo(f"  {_promise(best, study.spec.failure_prob, finished, bool(found.doubts))}")
         if best.predicted is not None:
             typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
         if best.gain is not None:
@@ -113,7 +113,7 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
         if (best := at.study.best()) is not None:
             status = at.study.status()
             ended, in_doubt = status.state != "running", bool(status.doubts)
-            typer.echo(_promise(best.within, at.study.spec.failure_prob, ended, in_doubt))
+            typer.echo(_promise(best, at.study.spec.failure_prob, ended, in_doubt))
     elif output is Format.json:
         say_json(found)
     else:
@@ -197,8 +197,9 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
     say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "p_value", "standing"))
 
 
-def _promise(within: float | None, failure_prob: float, finished: bool, in_doubt: bool) -> str:
-    return promise(None if within is None else f"{within:.3g}", f"{1 - failure_prob:.0%}", finished, in_doubt)
+def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:
+    within = None if best.within is None else f"{best.within:.3g}"
+    return promise(within, f"{1 - failure_prob:.0%}", finished, in_doubt, best.compared_with)
 
 
 def _grounds(found: Verdict) -> list[str]:

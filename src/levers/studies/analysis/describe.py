@@ -186,7 +186,9 @@ def when(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def promise(within: str | None, sure: str, finished: bool, in_doubt: bool = False) -> str:
+def promise(
+    within: str | None, sure: str, finished: bool, in_doubt: bool = False, compared_with: str = "the best"
+) -> str:
     """How far from the best the setting is, from texts of the number (None where nothing is certified) and probability.
 
     >>> promise("0.5", "90 %", finished=False)
@@ -196,7 +198,7 @@ def promise(within: str | None, sure: str, finished: bool, in_doubt: bool = Fals
     >>> promise("0.5", "90 %", finished=True, in_doubt=True)
     'in doubt (otherwise within 0.5 of the best with probability 90 %)'
     """
-    said = "nothing is certified" if within is None else f"within {within} of the best with probability {sure}"
+    said = "nothing is certified" if within is None else f"within {within} of {compared_with} with probability {sure}"
     said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
 

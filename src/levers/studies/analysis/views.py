@@ -73,7 +73,7 @@ class Best:
     setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
     this one too. Where the setting leaves levers alone (`params.free`) neither is known by the additive fit.
     `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
-    contradict what all of it rests on; `Status.doubts` says which.
+    contradict what all of it rests on; `Status.doubts` says which. `compared_with` is what `within` is about, in words.
     """
 
     params: Assignment
@@ -83,6 +83,7 @@ class Best:
     high: float | None
     gain: Gain | None = None
     in_doubt: bool = False
+    compared_with: str = "the best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +403,8 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     baseline = state.spec.inner_baseline
     gain = None if baseline is None or FREE in levels else estimates.gain(tuple(levels), baseline)
     chosen = state.spec.assignment(levels)
-    return Best(chosen, _within(state, found), predicted, low, high, gain, bool(doubts(state)))
+    compared_with = "the best" if found is None else found.compared_with
+    return Best(chosen, _within(state, found), predicted, low, high, gain, bool(doubts(state)), compared_with)
 
 
 def forecast(state: StudyState) -> Forecast:

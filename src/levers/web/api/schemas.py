@@ -421,6 +421,7 @@ class BestShape(Shape):
     high: float | None
     in_doubt: bool | None
     gain: Gain | None = Field(description="What it gains over the baseline, if the study has one.")
+    compared_with: str | None = Field(description="What `within` is about, in words.")
 
     @classmethod
     def of(cls, best: views.Best | None) -> "BestShape":

@@ -58,7 +58,8 @@ class Headline:
         self.within = self.expected = self.gain = ""
         if best is not None:
             within = None if best.within is None else number(best.within)
-            self.within = promise(within, percent(1 - view.state.spec.failure_prob), self.finished, bool(status.doubts))
+            sure, in_doubt = percent(1 - view.state.spec.failure_prob), bool(status.doubts)
+            self.within = promise(within, sure, self.finished, in_doubt, best.compared_with)
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
         if best is not None and best.gain is not None:
