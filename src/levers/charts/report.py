@@ -123,9 +123,8 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
         within = None if best.within is None else f"{best.within:.4g}"
         sure = f"{100 * (1 - spec.failure_prob):.6g} %"
         ended = said.verdict is not None
-        lines.append(
-            f"<p><strong>{escape(promise(within, sure, ended, bool(doubts), best.compared_with))}</strong> ({spec.goal}).</p>"
-        )
+        said_now = promise(within, sure, ended, bool(doubts), best.compared_with)
+        lines.append(f"<p><strong>{escape(said_now)}</strong> ({spec.goal}).</p>")
         if said.enough:
             lines.append(_sentence(said.enough))
         if best.predicted is not None:

@@ -1,0 +1,1 @@
+"""Bridges to tools that people already use."""
