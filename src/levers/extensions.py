@@ -1,6 +1,7 @@
-"""What other packages add: algorithms and storages, found by the entry points that they declare."""
+"""What is found by name: algorithms and storages of other packages, and how values look in a notebook."""
 
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -15,6 +16,17 @@ def registered(group: str) -> dict[str, EntryPoint]:
     {}
     """
     return {point.name: point for point in entry_points(group=group)}
+
+
+def html_of(value: object) -> str:
+    """A value for a notebook. What draws it is loaded now, and by name: values know nothing of pictures.
+
+    >>> from levers.core.space import Space
+    >>> "<table>" in html_of(Space.sized([2, 3]))
+    True
+    """
+    shown: str = import_module("levers.integrations.notebook").html_of(value)
+    return shown
 
 
 def origin(point: EntryPoint) -> str:

@@ -175,6 +175,11 @@ class Verdict:
     usual_intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
     p_values: tuple[float | None, ...] = ()
 
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
     @property
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem).

@@ -117,7 +117,7 @@ class StudyView:
         return bool(self.status.doubts)
 
     @kept
-    def effects(self) -> list[views.EffectRow]:
+    def effects(self) -> views.Effects:
         """Every level."""
         return views.effects(self.state, self._estimates)
 

@@ -20,7 +20,7 @@ from levers.core.space import FREE, Assignment, Factor, Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import NoSuchTrialError, ObservedLevelError, SheetError, StorageError
 from levers.studies.analysis.estimates import Gain
-from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
+from levers.studies.analysis.views import Best, EffectRow, Effects, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
 from levers.studies.run import (
@@ -180,9 +180,9 @@ class RemoteStudy(AnyStudy):
         """Where the study stands."""
         return status(self._get("status"))
 
-    def effects(self) -> list[EffectRow]:
+    def effects(self) -> Effects:
         """What each level loses against the leading one, with intervals that all hold at once."""
-        return [built(EffectRow, row) for row in self._get("effects")]
+        return Effects(built(EffectRow, row) for row in self._get("effects"))
 
     def forecast(self) -> Forecast:
         """How many runs are still to go."""

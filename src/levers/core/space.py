@@ -83,6 +83,11 @@ class Space:
     """The number of levels of each factor (M_1, ..., M_K)."""
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
 
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
     def __init__(self, factors: Sequence[Factor]) -> None:
         object.__setattr__(self, "factors", tuple(factors))
         if not self.factors:

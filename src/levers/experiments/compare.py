@@ -170,6 +170,11 @@ class Comparison:
         least = self.min_effect if self.known_min_effect else 0.0
         return null_bound(sizes, self.tolerance, self.failure_prob, world.noise_sd, least)
 
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
     def tasks(self) -> list[tuple[int, int]]:
         """All pairs of world and repeat."""
         return [(world, repeat) for world in range(self.n_worlds) for repeat in range(self.n_repeats)]

@@ -112,6 +112,11 @@ class Plan:
     least_certified: int | None = None
     block_size: int | None = None
 
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
     def days(self, n_runs: int) -> int | None:
         """Days that so many runs take, or sheets that they fill; None where nobody said how many are made together.
 

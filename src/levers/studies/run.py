@@ -122,6 +122,11 @@ class AnyStudy(ABC):
     def verdict(self) -> Verdict:
         """The verdict of a finished study."""
 
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
     @property
     def space(self) -> Space:
         """The levers."""

@@ -215,7 +215,7 @@ class Study(AnyStudy):
         with self._lock:
             return views.status(self.name, self.state)
 
-    def effects(self) -> list[views.EffectRow]:
+    def effects(self) -> views.Effects:
         """What each level loses against the leading one, with intervals that all hold at once."""
         with self._lock:
             return views.effects(self.state)

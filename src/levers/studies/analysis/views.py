@@ -64,6 +64,15 @@ class EffectRow:
     p_value: float | None = None
 
 
+class Effects(list[EffectRow]):
+    """Every level of every lever, as a list."""
+
+    def _repr_html_(self) -> str:
+        from levers.extensions import html_of
+
+        return html_of(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Best:
     """The setting that the estimates favour.
@@ -352,13 +361,13 @@ def doubts(state: StudyState) -> tuple[Remark, ...]:
     return state.doubts or ()
 
 
-def effects(state: StudyState, estimates: Estimates | None = None) -> list[EffectRow]:
+def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
     """Every level, in the space as the algorithm sees it. `estimates` are those of the state, if they are at hand."""
     estimates, found = estimates or Estimates.of(state), certified(state)
     gone = {(e.factor, e.level): e.n_runs for e in state.progress.eliminations}
     leaders = estimates.leaders if found is None else found.assignment.codes
     lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
-    rows = []
+    rows = Effects()
     for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
         alone = leader == FREE  # then levels are compared with the best of them, and none of them is chosen
