@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 from anyio import to_thread
+from starlette.types import ASGIApp
 
 from levers.charts.drawings import CHARTS, charts_of
 from levers.charts.view import StudyView
@@ -94,11 +95,17 @@ def new_service(
 class Server(uvicorn.Server):
     """A server that ends its live streams when it is asked to stop, so that it can."""
 
-    def __init__(self, service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        address: Address,
+        on_ready: Callable[[str], None] | None = None,
+        app_of: Callable[..., ASGIApp] = make_app,
+    ) -> None:
         hosts = (*LOOPBACK, address.host) if address.is_loopback else None
         super().__init__(
             uvicorn.Config(
-                make_app(service, hosts, address.public),
+                app_of(service, hosts, address.public),
                 host=address.host,
                 port=address.port,
                 log_config=None,
@@ -127,11 +134,19 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM. Everything that was answered is in the storage."""
+def serve(
+    service: Service,
+    address: Address,
+    on_ready: Callable[[str], None] | None = None,
+    app_of: Callable[..., ASGIApp] = make_app,
+) -> None:
+    """Serve until SIGINT or SIGTERM. Everything that was answered is in the storage.
+
+    `app_of` makes what is served, from the service and what is known of the way to it.
+    """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     warm_up()
-    server = Server(service, address, on_ready)
+    server = Server(service, address, on_ready, app_of)
     # uvicorn sends a signal on to whoever handled it before; by then everything is done, so nobody needs it
     before = {kind: signal.signal(kind, lambda *_: None) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
