@@ -1,5 +1,6 @@
 """`levers mcp`: studies for agents."""
 
+import sys
 from types import ModuleType
 from typing import Annotated
 
@@ -51,6 +52,8 @@ def mcp(
         raise InvalidSettingError("--require-token is for --http; over stdio --role says what the agent may do")
     check_choice("role", role or ROLES[-1], ROLES)
     agents = import_agents()
+    if sys.stdin.isatty():
+        typer.echo("waiting for an agent's program on standard input; see docs/agents.md", err=True)
     agents.serve_stdio(open_storage(storage), by or f"{login_name()} (agent)", role or ROLES[-1])
 
 

@@ -144,7 +144,8 @@ def plan(call: Call) -> Answer:
         certified = "nothing is certified" if tolerance is None else f"certified within {tolerance:.3g} of the best"
         typical = "" if loss is None else f"; the setting found typically loses {loss:.3g}"
         lines.append(f"{row['runs']:,} runs: {certified}{typical}.")
-    return Answer(_lines(*lines, "Next: tell the user, settle tolerance or budget with them, then create."), data)
+    data["next"] = "Next: tell the user, settle tolerance or budget with them, then create."
+    return Answer(_lines(*lines, data["next"]), data)
 
 
 def create(call: Call) -> Answer:
@@ -273,7 +274,7 @@ def effects(call: Call) -> Answer:
     shown = rows[:MOST_ROWS]
     data = {"effects": _plain(shown, list[views.EffectRow]), "n_levels": len(rows), "doubts": _remarks(doubts)}
     lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in shown[:_MOST_LINES]]
-    more = f"{len(rows) - _MOST_LINES} more levels are in the data." if len(rows) > _MOST_LINES else None
+    more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > len(lines) else None
     about = "Loss against the leading level; intervals hold for all levels at once. Not shown is not the same as none."
     return Answer(_lines(*_doubt_lines(doubts), about, *lines, more), data)
 
@@ -338,7 +339,7 @@ def report(call: Call) -> Answer:
     cut = len(text) > MOST_TEXT
     if cut:
         text = f"{text[:MOST_TEXT].rpartition(chr(10))[0]}\n\n(cut here; the page has all of it)"
-    return Answer(text, {"name": study.name, "is_cut": cut, "n_characters": len(text)})
+    return Answer(text, {"name": study.name, "is_cut": cut, "text": text})
 
 
 def _written(call: Call, study: Study, path: Path) -> Answer:

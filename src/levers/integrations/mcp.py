@@ -2,22 +2,18 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
-
-from anyio import run, to_thread
-from pydantic import ValidationError
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from levers.errors import InvalidSettingError, LeversError, NoSuchStudyError
 from levers.studies.settings import SETTINGS
 from levers.studies.storage.base import Storage
 
 try:
+    from anyio import run, to_thread
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
     from mcp.server.stdio import stdio_server
@@ -34,6 +30,10 @@ try:
         Tool,
         ToolAnnotations,
     )
+    from pydantic import ValidationError
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from levers.integrations.agent_answers import Answer, Call
     from levers.integrations.agent_tools import INSTRUCTIONS, TOOLS, AgentTool
@@ -111,10 +111,10 @@ def _called(tool: AgentTool, request: Request, given: dict[str, Any], local: boo
     return tool.act(Call(request, name, tool.body.model_validate(body), local))
 
 
-def answered(service: Service, call: Any, name: str, local: bool) -> CallToolResult:
+def answered(service: Service, call: Callable[[], Answer], name: str, local: bool) -> CallToolResult:
     """What came of a call; an error in the one line that every other face of levers has for it."""
     try:
-        answer: Answer = call()
+        answer = call()
     except ValidationError as error:
         found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:_MOST_PROBLEMS]]
         return _failed("InvalidRequest", "; ".join(found))
@@ -130,10 +130,11 @@ def answered(service: Service, call: Any, name: str, local: bool) -> CallToolRes
         number = uuid.uuid4().hex[:12]
         log.error("error %s in the tool %s", number, name, exc_info=error)
         return _failed("Internal", f"something went wrong here; the log of the server has it as {number}")
-    # clients that read no structured answers get the same as text
-    texts = [answer.text, json.dumps(answer.data, ensure_ascii=False, allow_nan=False)]
-    content = [TextContent(type="text", text=sendable(text)) for text in texts]
-    return CallToolResult(content=[*content], structured_content=json.loads(content[1].text))
+    data = sendable(json.dumps(answer.data, ensure_ascii=False, allow_nan=False))
+    # some clients show a model the texts, and others the data: each has all of it
+    texts = [sendable(answer.text)] if answer.data.get("text") == answer.text else [sendable(answer.text), data]
+    content = [TextContent(type="text", text=text) for text in texts]
+    return CallToolResult(content=[*content], structured_content=json.loads(data))
 
 
 def _failed(kind: str, message: str, **about: Any) -> CallToolResult:
