@@ -201,6 +201,8 @@ def agents_app(service: Service, hosts: tuple[str, ...] | None = None, *network:
         if scope["type"] == "http":
             try:
                 await to_thread.run_sync(service.access, Request(scope))
+                if scope["path"] == PATH and scope["method"] != "POST":  # a stream would have nothing to say
+                    raise RefusedError(405, "messages come with POST; there is no stream to follow")
             except RefusedError as error:
                 await _refused(error)(scope, receive, send)
                 return
@@ -212,7 +214,8 @@ def agents_app(service: Service, hosts: tuple[str, ...] | None = None, *network:
 def _refused(error: RefusedError) -> JSONResponse:
     """A request that is turned away, in the protocol's words: clients show no others."""
     problem = {"code": INVALID_REQUEST, "message": str(error)}
-    headers = {"www-authenticate": "Bearer"} if error.status == 401 else getattr(error, "headers", None)
+    known = {401: {"www-authenticate": "Bearer"}, 405: {"allow": "POST"}}
+    headers = known.get(error.status) or getattr(error, "headers", None)
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": problem}, error.status, headers)
 
 
