@@ -49,7 +49,7 @@ def outcome(study: Study, trial: Trial) -> float:
 
 def tell(study: Study, trials: list[Trial]) -> None:
     """The outcomes of some trials; where the heat was left alone it took the same level every time."""
-    taken: dict[Trial | int, dict[str, Level]] = {t: {"heat": TAKEN} for t in trials if t.params.free}
+    taken: dict[Trial, dict[str, Level]] = {t: {"heat": TAKEN} for t in trials if t.params.free}
     study.tell_many([(trial, outcome(study, trial)) for trial in trials], observed=taken or None)
 
 
@@ -209,6 +209,7 @@ def test_a_verdict_of_an_earlier_version_is_verified() -> None:
     """What it promises is put in other words now; that is no reason to doubt it."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(FOLDER / "0.2.dev1.db", Path(folder) / "old.db")
+        upgrade_storage(f"sqlite:///{folder}/old.db")
         study = levers.load_study("finished", f"sqlite:///{folder}/old.db")
         known = json.loads((FOLDER / "0.2.dev1.json").read_text())["finished"]["verdict"]
         frame = study.trials_dataframe().filter(pl.col("outcome").is_not_null())
