@@ -2,7 +2,7 @@
 
 import os
 import re
-import time
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from levers.errors import StorageError
 from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.postgres import POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -25,14 +26,11 @@ from levers.studies.storage.schema import (
     tokens,
     upgrade_schema,
 )
+from levers.studies.storage.sqlite_file import BUSY_SECONDS, OpenFile, SqliteFile, read_only_reason
 
-BUSY_SECONDS = 120
-"""How long a write waits for others before it gives up."""
-
-_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+_TRY_AGAIN = "What was told is not lost by telling it again: the next try opens the file that is there"
+_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 """As many connections as threads can use at once; they stay open, since opening one costs more than most statements."""
-_WAL_TRIES, _WAL_PAUSE = 50, 0.05
-"""How often changing SQLite's journal mode is tried while others use the file, and seconds between tries."""
 
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
@@ -76,7 +74,7 @@ class SqlStorage(Storage):
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         try:
-            with self._reachable(), self._engine.begin() as connection:
+            with self._changing() as connection:
                 made = connection.execute(sa.insert(studies).values(name=name, created_at=records[0].at))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
@@ -117,7 +115,7 @@ class SqlStorage(Storage):
 
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             lock = _EXISTS if self._sqlite else _LOCKED
             if connection.execute(lock, {"study": study}).one_or_none() is None:
                 raise deleted()
@@ -136,12 +134,12 @@ class SqlStorage(Storage):
 
     def add_token(self, token: Token) -> None:
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             connection.execute(sa.insert(tokens).values(row))
 
     def revoke_token(self, token_id: str, at: float) -> bool:
         here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             return connection.execute(sa.update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
 
     def close(self) -> None:
@@ -150,7 +148,33 @@ class SqlStorage(Storage):
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_file(connection)
             yield connection
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        """A transaction. It ends well only if it is kept in the file that is at the address when it ends."""
+        with self._reachable(), self._engine.connect() as connection:
+            with connection.begin():
+                self._check_file(connection)
+                yield connection
+                self._check_file(connection)
+            self._check_file(connection)
+
+    def _check_file(self, connection: sa.Connection) -> None:
+        """Refuse to go on with a file that was deleted or replaced; the next connection is to the one at the address.
+
+        Nobody is told that an outcome was kept in a file that nobody else can open.
+        """
+        if not self._sqlite:
+            return
+        opened = connection.connection.dbapi_connection
+        assert isinstance(opened, OpenFile)
+        happened = opened.moved()
+        if happened is not None:
+            connection.invalidate()
+            self._engine.dispose()
+            raise StorageError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -159,6 +183,8 @@ class SqlStorage(Storage):
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
+            raise StorageError(_does_not_answer(self.url, error)) from error
+        except sqlite3.Error as error:  # while a connection is made
             raise StorageError(_does_not_answer(self.url, error)) from error
 
 
@@ -242,37 +268,29 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL) -> sa.Engine:
-    """Connections to a database, as studies need them."""
+def new_engine(url: URL, *, patient: bool = False) -> sa.Engine:
+    """Connections to a database, as studies need them; `patient` for work on the whole of it, which takes long."""
     if url.get_backend_name() == "sqlite":
         assert url.database is not None  # parse_url refuses others
-        here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = sa.create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+        file = SqliteFile(url.database)
+        engine = sa.create_engine(
+            "sqlite://", creator=file.connect, poolclass=sa.QueuePool, pool_timeout=BUSY_SECONDS, **_POOL
+        )
         sa.event.listen(engine, "begin", _begin_immediate)
+        sa.event.listen(engine, "checkout", _check_unchanged)
         return engine
     try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
+        return sa.create_engine(
+            url, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=server_options(url, patient), **_POOL
+        )
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; FULL, so that what was told survives power loss."""
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-    for attempt in range(_WAL_TRIES):
-        try:
-            # changing the mode needs the file alone, and does not wait by itself
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            break
-        except Exception as error:
-            if "readonly" in str(error):  # looking is still possible
-                return
-            if "locked" not in str(error) or attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(_WAL_PAUSE)
-    connection.execute("PRAGMA synchronous=FULL").close()
-    connection.execute("PRAGMA foreign_keys=ON").close()
+def _check_unchanged(connection: Any, _: object, __: object) -> None:
+    """A file that is read as if nobody writes is opened anew when somebody did."""
+    if connection.is_immutable and connection.moved() is not None:
+        raise sa.exc.DisconnectionError
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
@@ -281,6 +299,9 @@ def _begin_immediate(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _does_not_answer(url: str, error: SQLAlchemyError) -> str:
+def _does_not_answer(url: str, error: Exception) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    if "readonly database" in cause:
+        why = read_only_reason(os.path.abspath(sa.make_url(url).database or "")) or cause
+        return f"the storage {url} can only be read here: {why}; nothing was stored"
     return f"the storage {url} does not answer as it should: {cause}"
