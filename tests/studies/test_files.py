@@ -1,11 +1,13 @@
 """The file behind a storage goes, is replaced, may not be written, or lies on a network share."""
 
 import ctypes
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def test_an_outcome_is_not_acknowledged_into_a_deleted_file(file: Path) -> None:
     study.tell(first, 1.0)
     file.unlink()
     for _ in range(2):  # and no new file is made at its place
-        with pytest.raises(StorageError, match="deleted or moved|not there any more"):
+        with pytest.raises(StorageError, match=r"deleted or moved|not there any more"):
             study.tell(second, 2.0)
     with pytest.raises(StorageError, match="not there any more"):
         study.status()
@@ -106,9 +108,14 @@ def test_what_lies_beside_the_file_is_missed_too_and_nothing_is_lost(file: Path,
 def test_a_deletion_while_a_change_is_made_is_noticed_before_it_is_acknowledged(file: Path) -> None:
     study = new_study(file)
     trial = study.ask()[0]
-    with pytest.raises(StorageError, match="deleted or moved"), study.writing():
-        study.tell(trial, 1.0)
-        file.unlink()
+
+    def tell_and_delete() -> None:
+        with study.writing():
+            study.tell(trial, 1.0)
+            file.unlink()
+
+    with pytest.raises(StorageError, match="deleted or moved"):
+        tell_and_delete()
 
 
 def obey_permissions() -> None:
@@ -117,21 +124,42 @@ def obey_permissions() -> None:
         os._exit(77)
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, as a user who may not write everything."""
-    return subprocess.run(
-        [sys.executable, "-m", "levers.cli.app", *arguments],
-        cwd=cwd,
+COMMANDS = """
+import contextlib, io, json, sys
+from levers.cli.app import main
+found = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    found.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(found))
+"""
+
+
+def commands(url: str, *lines: str) -> list[tuple[int, str, str]]:
+    """Commands in a process that may not write everything: exit codes, and what each printed."""
+    arguments = json.dumps([[*line.split(), "--storage", url] for line in lines])
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, arguments],
         preexec_fn=obey_permissions,
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return [(code, out, err) for code, out, err in json.loads(done.stdout)]
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["closed", "in use"])
-def test_a_file_that_may_not_be_written_can_be_read(tmp_path: Path, is_open: bool) -> None:
-    file = tmp_path / "levers.db"
+def test_a_file_that_may_not_be_written_can_be_read(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, is_open: bool
+) -> None:
+    file, out = tmp_path / "levers.db", tmp_path_factory.mktemp("exported")
     study = new_study(file)
     while not study.is_finished:
         study.tell_many([(trial, float(trial.number % 2)) for trial in study.ask(50)])
@@ -141,15 +169,13 @@ def test_a_file_that_may_not_be_written_can_be_read(tmp_path: Path, is_open: boo
         one.chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        at = ("--storage", f"sqlite:///{file}")
-        shown = {verb: command(*verb.split(), *at, cwd=tmp_path) for verb in ("studies", "status oven", "log oven")}
-        shown["verdict"] = command("verdict", "oven", *at, cwd=tmp_path)
-        assert {verb: done.stderr for verb, done in shown.items() if done.returncode} == {}
-        assert "oven" in shown["studies"].stdout
-        refused = command("continue", "oven", *at, cwd=tmp_path)
-        assert refused.returncode == 2
-        assert "can only be read here" in refused.stderr
-        assert refused.stderr.count("\n") == 1
+        looks = ("studies", "status oven", "effects oven", "verdict oven", "log oven", f"export oven {out}/trials.csv")
+        *looked, refused = commands(f"sqlite:///{file}", *looks, "continue oven")
+        assert [(look, err) for look, (code, _, err) in zip(looks, looked, strict=True) if code] == []
+        assert "oven" in looked[0][1]
+        assert refused[0] == 2
+        assert "can only be read here" in refused[2]
+        assert refused[2].count("\n") == 1
         assert {one.name for one in tmp_path.iterdir()} <= {"levers.db", "levers.db-wal", "levers.db-shm"}
     finally:
         tmp_path.chmod(0o755)
@@ -165,11 +191,11 @@ def test_a_log_that_cannot_be_read_without_writing_beside_it_is_said(tmp_path: P
         shutil.copy(tmp_path / name, copied / name)
         (copied / name).chmod(0o444)
     copied.chmod(0o555)
-    done = command("studies", "--storage", f"sqlite:///{copied}/levers.db", cwd=tmp_path)
+    ((code, _, err),) = commands(f"sqlite:///{copied}/levers.db", "studies")
     copied.chmod(0o755)
     study.storage.close()
-    assert done.returncode == 2
-    assert "copy both files to a folder of yours" in done.stderr
+    assert code == 2
+    assert "copy both files to a folder of yours" in err
 
 
 def test_a_reader_of_a_file_that_others_change_sees_the_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,10 +245,11 @@ def test_network_shares_are_known_by_their_file_system(tmp_path: Path, path: str
 
 def test_a_share_is_warned_of_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("levers.studies.storage.shares.file_system", lambda *_: "nfs")
-    with pytest.warns(UserWarning, match="network share") as caught:
-        for _ in range(2):
-            SqlStorage(parse_url(f"sqlite:///{file}")).close()
-    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="network share"):
+        SqlStorage(parse_url(f"sqlite:///{file}")).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SqlStorage(parse_url(f"sqlite:///{file}")).close()
 
 
 def test_a_file_system_without_locks_is_noticed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

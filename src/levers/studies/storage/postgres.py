@@ -17,11 +17,11 @@ STATEMENT_SECONDS = 60
 CONNECT_SECONDS = 10
 POOL_SECONDS = 30
 """How long a thread waits for a connection while all are in use."""
-HEALTH_SECONDS = 2
+LOOK_SECONDS = 2
 """How long a look at whether the server answers may take."""
 
 
-def server_options(url: URL, patient: bool = False) -> dict[str, Any]:
+def server_options(url: URL, *, patient: bool = False, for_looks: bool = False) -> dict[str, Any]:
     """What a connection is made with: time limits that the server keeps, and a look now and then whether it is there.
 
     Options in the address come last, so they win. `patient` connections, for backups and upgrades, have no limits.
@@ -32,14 +32,14 @@ def server_options(url: URL, patient: bool = False) -> dict[str, Any]:
     """
     limits = {
         "lock_timeout": 0 if patient else LOCK_SECONDS,
-        "statement_timeout": 0 if patient else STATEMENT_SECONDS,
+        "statement_timeout": 0 if patient else LOOK_SECONDS if for_looks else STATEMENT_SECONDS,
         "idle_in_transaction_session_timeout": 0 if patient else IDLE_SECONDS,
     }
     given = url.query.get("options", "")
     told = " ".join((given,) if isinstance(given, str) else given)
     options = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
     return {
-        "connect_timeout": CONNECT_SECONDS,
+        "connect_timeout": LOOK_SECONDS if for_looks else CONNECT_SECONDS,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from levers.errors import StorageError
 from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
-from levers.studies.storage.postgres import POOL_SECONDS, server_options
+from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -56,6 +56,7 @@ class SqlStorage(Storage):
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
         self._opened, self._process = new_engine(url), os.getpid()
+        self._looking = new_engine(url, for_looks=True)
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
@@ -69,6 +70,7 @@ class SqlStorage(Storage):
             # forked: the parent's connections are not ours to use, nor to close, so they are kept and left alone
             self._of_parent = self._opened.pool
             self._opened.dispose(close=False)
+            self._looking.dispose(close=False)
             self._process = os.getpid()
         return self._opened
 
@@ -142,8 +144,14 @@ class SqlStorage(Storage):
         with self._changing() as connection:
             return connection.execute(sa.update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
 
+    def ping(self) -> None:
+        with self._reachable(), self._looking.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_file(connection)
+            connection.execute(_TOKEN, {"wanted": "none"})
+
     def close(self) -> None:
         self._engine.dispose()
+        self._looking.dispose()
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -268,21 +276,25 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL, *, patient: bool = False) -> sa.Engine:
-    """Connections to a database, as studies need them; `patient` for work on the whole of it, which takes long."""
+def new_engine(url: URL, *, patient: bool = False, for_looks: bool = False) -> sa.Engine:
+    """Connections to a database, as studies need them.
+
+    `patient` ones are for work on the whole of it, which takes long; those `for_looks` say whether it answers.
+    """
+    pool: dict[str, Any] = {"pool_size": 1, "max_overflow": 1, "pool_timeout": LOOK_SECONDS} if for_looks else _POOL
     if url.get_backend_name() == "sqlite":
         assert url.database is not None  # parse_url refuses others
         file = SqliteFile(url.database)
         engine = sa.create_engine(
-            "sqlite://", creator=file.connect, poolclass=sa.QueuePool, pool_timeout=BUSY_SECONDS, **_POOL
+            "sqlite://", creator=file.connect, poolclass=sa.QueuePool, **{"pool_timeout": BUSY_SECONDS} | pool
         )
         sa.event.listen(engine, "begin", _begin_immediate)
         sa.event.listen(engine, "checkout", _check_unchanged)
         return engine
     try:
-        return sa.create_engine(
-            url, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=server_options(url, patient), **_POOL
-        )
+        options = server_options(url, patient=patient, for_looks=for_looks)
+        pool = {"pool_timeout": POOL_SECONDS} | pool
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=options, **pool)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 
