@@ -169,7 +169,14 @@ def test_a_file_that_may_not_be_written_can_be_read(
         one.chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        looks = ("studies", "status oven", "effects oven", "verdict oven", "log oven", f"export oven {out}/trials.csv")
+        looks = (
+            "studies",
+            "status oven",
+            "effects oven",
+            "verdict oven",
+            "log oven",
+            f"export oven -o {out}/trials.csv",
+        )
         *looked, refused = commands(f"sqlite:///{file}", *looks, "continue oven")
         assert [(look, err) for look, (code, _, err) in zip(looks, looked, strict=True) if code] == []
         assert "oven" in looked[0][1]
