@@ -355,7 +355,7 @@ def parse_url(text: str) -> URL:
 def upgrade_storage(text: str) -> tuple[str | None, str]:
     """Bring a storage to this version's schema; returns the schema before and after."""
     url = parse_url(text)
-    engine = new_engine(url)
+    engine = new_engine(url, patient=True)
     try:
         before = schema_of(engine)
         if before is not None and before > SCHEMA:
