@@ -2,14 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from levers.errors import LeversError, StorageError
 from levers.studies.storage.base import Answer, Snapshot, Stored, Token, decoded
-from levers.studies.storage.care.rows import Row, Rows, ServerRows, SqliteRows, reading
+from levers.studies.storage.care.rows import TABLES, Row, Rows, ServerRows, SqliteRows, reading
 from levers.studies.storage.care.tables import check_file, check_tables
 from levers.studies.storage.chain import NOTHING, origin_digest, total_of
 from levers.studies.storage.schema import SCHEMA, metadata, storage_row, study_digest
@@ -152,24 +152,21 @@ def _check_server(connection: sa.Connection, report: Report) -> None:
     connection.execute(indexes, {"tables": [table.name for table in metadata.sorted_tables]}).all()
 
 
-_KINDS: dict[str, dict[str, tuple[type, ...]]] = {
-    "studies": {"id": (int,), "name": (str,), "created_at": (float,), "n_events": (int,), "head": (str,)},
-    "events": {"seq": (int,), "at": (float,), "who": (str,), "kind": (str,), "data": (str,), "digest": (str,)},
-    "snapshots": {"seq": (int,), "data": (bytes,), "head": (str,), "digest": (str,)},
-    "answers": {"key": (str,), "at": (float,), "request": (str,), "answer": (str,), "digest": (str,)},
-    "tokens": {"id": (str,), "role": (str,), "note": (str,), "digest": (str,), "created_at": (float,)},
-    "storage": {"id": (int,), "identity": (str,), "last_study": (int,), "studies": (str,), "tokens": (str,)},
-}
-"""The types that columns must have: SQLite keeps whatever is there, and a damaged row may say 5 in another way."""
-
-
 def of_right_types(table: str, row: Row) -> bool:
-    """Whether a row has values of the types that were written.
+    """Whether a row has values of the types that were written: SQLite keeps whatever is there.
 
-    >>> of_right_types("snapshots", {"seq": 1, "data": b"x", "head": "", "digest": 5})
+    >>> of_right_types("snapshots", {"study_id": 1, "seq": 1, "data": b"x", "head": "", "digest": 5})
     False
     """
-    return all(type(row[name]) in kinds for name, kinds in _KINDS[table].items())
+    for column in metadata.tables[table].columns:
+        value = row[column.name]
+        if type(value) is not column.type.python_type and not (value is None and column.nullable):
+            return False
+    return True
+
+
+EVENT = tuple(one.name for one in fields(Stored))
+"""The columns of an event."""
 
 
 class RowChecks:
@@ -182,7 +179,7 @@ class RowChecks:
 
     def all(self) -> None:
         """All tables, each on its own."""
-        for table in ("studies", "events", "snapshots", "answers", "tokens", "storage"):
+        for table in TABLES:
             self.report.counts[table] = 0
             _step(self.report, f"table {table}", getattr(self, f"_{table}"))
 
@@ -214,7 +211,7 @@ class RowChecks:
                 self.report.add("table events", f"an event is of study {study!r}, which there is not", _seq(row))
                 continue
             where, (seq, head) = self._where("events", row), ends[study]
-            one = Stored(*(row[name] for name in ("seq", "at", "who", "kind", "data", "digest")))
+            one = Stored(*(row[name] for name in EVENT))
             if one.seq != seq + 1:
                 gone = f"events {seq + 1} to {one.seq - 1} are gone" if one.seq > seq + 1 else "it comes twice"
                 self.report.add(where, gone, one.seq)
