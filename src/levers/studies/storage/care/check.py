@@ -176,6 +176,7 @@ class RowChecks:
         self.rows = rows
         self.report = report
         self.studies: dict[int, Row] = {}
+        self._token_digests: list[str] = []
 
     def all(self) -> None:
         """All tables, each on its own."""
@@ -255,7 +256,7 @@ class RowChecks:
                 )
 
     def _tokens(self) -> None:
-        self._token_digests = [token_of(row).row_digest for row in self._typed("tokens")]
+        self._token_digests += [token_of(row).row_digest for row in self._typed("tokens")]
 
     def _storage(self) -> None:
         found = list(self._typed("storage"))

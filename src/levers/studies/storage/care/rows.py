@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from levers.errors import StorageError
 from levers.studies.storage.schema import VERSION_TABLE, metadata
 from levers.studies.storage.sql import new_engine, parse_url
-from levers.studies.storage.sqlite_file import BUSY_SECONDS
+from levers.studies.storage.sqlite_file import BUSY_SECONDS, read_only_reason
 
 Row = dict[str, Any]
 TABLES = ("studies", "events", "snapshots", "answers", "tokens", "storage")
@@ -70,16 +70,19 @@ def open_to_look(path: str, options: str | None = None) -> sqlite3.Connection:
     """A connection that can only read, and takes nothing in the file at its word."""
     if not os.path.isfile(path):
         raise StorageError(f"there is no file {path}")
-    if options is None:  # without a log beside it nothing need be made there
+    if options is None:
         log = path + "-wal"
-        alone = not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(path), os.W_OK)
-        options = "immutable=1" if alone else "mode=ro"
+        if os.path.exists(log) and os.path.getsize(log):
+            options = "mode=ro"  # what is in the log stays there
+        else:  # SQLite takes away again what it makes beside the file, if it may write there
+            options = "mode=rw" if read_only_reason(path) is None else "immutable=1"
     connection = sqlite3.connect(
         f"file:{quote(path)}?{options}", uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     connection.text_factory = bytes
     connection.execute("PRAGMA trusted_schema=OFF").close()
     connection.execute("PRAGMA cell_size_check=ON").close()
+    connection.execute("PRAGMA query_only=ON").close()
     return connection
 
 
