@@ -28,6 +28,7 @@ from levers.errors import (
     TrialError,
     surprising,
 )
+from levers.progress import progress_bar
 from levers.studies.analysis import views
 from levers.studies.events import (
     Asked,
@@ -57,10 +58,12 @@ from levers.studies.outcomes import (
     whole_numbers,
 )
 from levers.studies.run import (
+    VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
     Outcomes,
     check_corrections,
+    check_head,
     check_reason,
     observed_levels,
     outcome_pairs,
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     import polars
 
     from levers.studies.analysis.expectation import Outlook
+    from levers.studies.analysis.verification import StudyVerification
     from levers.studies.sheets.runs import SheetReport
 
     FileName = str | os.PathLike[str]
@@ -277,6 +281,31 @@ class Study(AnyStudy):
 
         stored = self.storage.read(self.id, after)[:n]
         return [LogEntry(one.seq, one.at, one.who, words(one.record().event)) for one in stored]
+
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone: the chain, designs, decisions, checks and verdict.
+
+        `head` is a digest that an earlier call returned and that was kept elsewhere: the log must still contain it.
+        After so many `seconds` the rest is only checked as a chain. Nothing is locked or changed meanwhile.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
+        >>> found = study.verify()
+        >>> found.ok, study.verify(found.head).contains_head
+        (True, True)
+        """
+        from levers.studies.analysis.verification import read_log, verify_log
+
+        check_head(head)
+        check_positive("seconds", seconds)
+        header, stored = read_log(self.storage, self.id)
+        snapshot = self.storage.snapshot(self.id)
+        if snapshot is not None and snapshot.seq > header.n_events:  # made by somebody who went on meanwhile
+            header, stored = read_log(self.storage, self.id)
+        with progress_bar(f"{self.name} events", len(stored), shown=progress) as advance:
+            return verify_log(header, stored, snapshot, head=head, seconds=seconds, advance=advance)
 
     def export(self, path: "FileName") -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""

@@ -49,7 +49,7 @@ _POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
 _AFTER = (
-    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data, events.c.digest)
+    sa.select(*(events.c[name] for name in ("seq", "at", "who", "kind", "data", "digest", "rules")))
     .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
