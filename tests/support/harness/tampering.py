@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import levers
+from levers.core.space import Level
 from levers.errors import LeversError
 from levers.studies import log
 from levers.studies.library import create_study, delete_study, list_studies, load_study, merge_study, open_storage
@@ -54,7 +55,7 @@ def _outcome(study: Study, trial: Any, rng: np.random.Generator) -> float:
 
 def _corrected(storage: SqlStorage, rng: np.random.Generator, seed: int) -> None:
     """Finished, with a failure, an import, corrections and an exclusion; and merged."""
-    levels = {"heat": ["low", "high"], "time": [10, 20, 30]}
+    levels: dict[str, list[Level]] = {"heat": ["low", "high"], "time": [10, 20, 30]}
     study = create_study("oven", levels, tolerance=1.5, noise_sd=1.0, seed=seed, storage=storage, who="ann")
     study.fail(study.ask()[0], "door open")
     study.import_runs([{"heat": "low", "time": 10}, {"heat": "high", "time": 30}], [0.3, 3.1], "last year", insist=True)
@@ -114,21 +115,15 @@ class Tampered:
         return not self.missed and not self.tracebacks
 
 
-def noticed_by(path: str) -> str | None:
-    """What notices that a storage is not as it was written."""
-    url = f"sqlite:///{path}"
-    if not check_storage(url).ok:
-        return "storage check"
-    storage = SqlStorage(parse_url(url))
+def verified_studies(path: str) -> bool:
+    """Whether every study verifies, and can be read at all."""
+    storage = SqlStorage(parse_url(f"sqlite:///{path}"))
     try:
-        for name in list_studies(storage):
-            if not load_study(name, storage).verify().ok:
-                return "verify"
+        return all(load_study(name, storage).verify().ok for name in list_studies(storage))
     except LeversError:
-        return "reading"
+        return False
     finally:
         storage.close()
-    return None
 
 
 @contextmanager
@@ -151,29 +146,34 @@ def flip_bits(path: Path, n: int, seed: int = 1, looks: int = 0) -> Tampered:
             Path(file).write_bytes(original)
             original[bit // 8] ^= 1 << bit % 8
             where = f"bit {bit % 8} of byte {bit // 8} (page {bit // 8 // 4096 + 1}, {bit // 8 % 4096})"
-            _judge(file, where, lambda: dump(file) == before, result)
+            _judge(file, where, before, result)
             if i < looks:
                 _look(file, where, result)
             _clear(folder)
     return result
 
 
-def _judge(file: str, what: str, is_same: Callable[[], bool], result: Tampered) -> None:
+def _judge(file: str, what: str, before: list[tuple[Any, ...]], result: Tampered) -> None:
+    """Noticed by the check; or every row of every table is the same, byte for byte; or noticed by `verify`."""
     try:
-        by = noticed_by(file)
+        if not check_storage(f"sqlite:///{file}").ok:
+            result.found["noticed by storage check"] += 1
+        elif _is_same(file, before):
+            result.found["nothing that is kept changed"] += 1
+        elif not verified_studies(file):
+            result.found["noticed by verify"] += 1
+        else:
+            result.found["missed"] += 1
+            result.missed.append(what)
     except Exception as error:  # whatever comes here would be a traceback for somebody
         result.tracebacks.append(f"{what}: {type(error).__name__}: {error}")
-        return
-    if by is not None:
-        result.found[by] += 1
-        return
+
+
+def _is_same(file: str, before: list[tuple[Any, ...]]) -> bool:
     try:
-        same = is_same()
+        return dump(file) == before
     except sqlite3.Error:
-        same = False
-    result.found["nothing that is kept changed" if same else "missed"] += 1
-    if not same:
-        result.missed.append(what)
+        return False
 
 
 def _look(file: str, what: str, result: Tampered) -> None:
@@ -227,7 +227,7 @@ def edit_rows(path: Path, n: int, seed: int = 1) -> Tampered:
             file = os.path.join(folder, f"edited{i}.db")
             shutil.copyfile(path, file)
             what = _edit(file, rng)
-            _judge(file, what, lambda file=file: dump(file) == before, result)  # type: ignore[misc]
+            _judge(file, what, before, result)
             _clear(folder)
     return result
 
