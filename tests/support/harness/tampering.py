@@ -60,13 +60,18 @@ def _corrected(storage: SqlStorage, rng: np.random.Generator, seed: int) -> None
     study.fail(study.ask()[0], "door open")
     study.import_runs([{"heat": "low", "time": 10}, {"heat": "high", "time": 30}], [0.3, 3.1], "last year", insist=True)
     study.warns = False
+    _tell_all(study, rng)
+    study.correct(2, 0.5, "misread")
+    study.exclude(3, "wrong batch")
+    _tell_all(study, rng)
+    merge_study("oven", "oven as one", ["heat", "time"], storage, seed=seed)
+
+
+def _tell_all(study: Study, rng: np.random.Generator) -> None:
     while not study.is_finished:
         for trial in study.by("bob").ask(4, lease=60.0):
             key, value = f"k-{trial.number}", _outcome(study, trial, rng)
             study.once(key, "tell", lambda t=trial, v=value: str(study.accept([t.number], [v]).trials.size))  # type: ignore[misc]
-    study.correct(2, 0.5, "misread")
-    study.exclude(3, "wrong batch")
-    merge_study("oven", "oven as one", ["heat", "time"], storage, seed=seed)
 
 
 def _course(storage: SqlStorage, rng: np.random.Generator, seed: int) -> None:

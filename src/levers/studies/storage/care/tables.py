@@ -100,7 +100,7 @@ def words(sql: str) -> str:
     >>> words('CREATE TABLE "a" (x  INTEGER)') == words("CREATE TABLE a (x INTEGER)")
     True
     """
-    return " ".join(re.findall(r"[A-Za-z0-9_]+|'[^']*'|[^\sA-Za-z0-9_'\"]", sql))
+    return " ".join(re.findall(r"[A-Za-z0-9_]+|'[^']*'|[^ \n\tA-Za-z0-9_'\"]", sql))
 
 
 @cache
