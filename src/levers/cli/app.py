@@ -79,7 +79,7 @@ COMMANDS = {
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
     "token": ("service:token_app", "Tokens for the service."),
-    "storage": ("service:storage_app", "Look after a storage."),
+    "storage": ("storage:storage_app", "Look after a storage: check, backup, restore, repair, upgrade."),
 }
 """Each command's module and function, and its line in `levers --help`, in the order in which they are listed."""
 

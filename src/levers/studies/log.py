@@ -4,6 +4,7 @@ import heapq
 import io
 import json
 import logging
+import threading
 import time
 import zlib
 from collections import deque
@@ -187,14 +188,32 @@ class StudyLog:
         self._snapshot_seq = 0
         self._loaded = False
         self._transaction: Transaction | None = None
+        self._writer = 0
+        self._of_thread = threading.local()
+        self.completed_at = 0
+        """The event with which a round became complete through this log, so that others need not be waited for."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread is inside a transaction or a draft, which others join."""
+        return self._draft is not None or (self._transaction is not None and self._writer == threading.get_ident())
+
+    @property
+    def _draft(self) -> "Draft | None":
+        found: Draft | None = getattr(self._of_thread, "draft", None)
+        return found
 
     @property
     def folded(self) -> StudyState:
         """The state as of the last look, without looking again."""
+        if self._draft is not None:
+            return self._draft.state
         return self._state if self._loaded else self.current()
 
     def current(self) -> StudyState:
         """The state as of now."""
+        if self._draft is not None:
+            return self._draft.state
         if self._transaction is not None:  # nobody else can write now, and a second connection might not be free
             return self._state
         if not self._loaded:
@@ -209,14 +228,16 @@ class StudyLog:
 
         Inside such a block the same transaction is handed out again, so that several changes can be kept together.
         """
-        if self._transaction is not None:
-            with self._transaction.held_by(who):
-                yield self._transaction
+        joined = self._draft or self._transaction
+        if joined is not None:
+            with joined.held_by(who):
+                yield joined
             return
         if not self._loaded:
             self._load()
         try:
             with self.storage.writing(self.study) as writing:
+                self._writer = threading.get_ident()
                 self._catch_up(writing)
                 transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
                 yield transaction
@@ -232,6 +253,27 @@ class StudyLog:
             raise
         finally:
             self._transaction = None
+
+    def new_draft(self, who: str) -> "Draft":
+        """A transaction that is worked out without the lock, on a copy of the state as of now."""
+        return Draft(self, self.current().copy(), who)
+
+    @contextmanager
+    def working_on(self, draft: "Draft") -> Iterator[None]:
+        """Inside, whatever this thread changes goes into the draft."""
+        self._of_thread.draft = draft
+        try:
+            yield
+        finally:
+            self._of_thread.draft = None
+
+    def keep(self, draft: "Draft", who: str) -> bool:
+        """Keep what was drafted, if nothing else happened meanwhile; says whether it did."""
+        with self.writing(who) as transaction:
+            if not transaction.takes(draft):
+                return False
+            self._state = draft.state
+            return True
 
     def _load(self) -> None:
         """From the last snapshot, if it belongs to this log, and the events after it."""
@@ -340,6 +382,8 @@ class Transaction:
         self.state = state
         self.now = now
         self.n_written = 0
+        self.defers = False
+        """Whether whoever opened it does what has to wait for a decision again, after that was taken without a lock."""
         self._writing = writing
         self._who = who
 
@@ -369,3 +413,57 @@ class Transaction:
     def keep_answer(self, key: str, request: str, answer: str) -> None:
         """Keep an answer together with what was written."""
         self._writing.keep_answer(Answer(key, self.now, request, answer))
+
+    def takes(self, draft: "Draft") -> bool:
+        """Take over what was drafted, unless the log has gone on since, or one of its requests was answered."""
+        added = draft.added
+        is_same = (self.state.seq, self.state.head) == draft.begun_at and not self.n_written
+        if not is_same or any(map(self.answer, added.answered)):
+            return False
+        self._writing.append(added.records)
+        for answer in added.answered.values():
+            self._writing.keep_answer(answer)
+        self.state, self.n_written = draft.state, draft.n_written
+        return True
+
+
+class Draft(Transaction):
+    """A transaction on a copy of the state, which nothing waits for: what it wrote is kept later, or dropped."""
+
+    def __init__(self, log: StudyLog, state: StudyState, who: str) -> None:
+        self.added = _Added(log)
+        self.begun_at = (state.seq, state.head)
+        super().__init__(state, self.added, who, log.clock())
+
+
+class _Added:
+    """What a draft wrote, in place of a storage."""
+
+    def __init__(self, log: StudyLog) -> None:
+        self._log = log
+        self.records: list[Stored] = []
+        self.answered: dict[str, Answer] = {}
+
+    def header(self) -> Header:
+        return self._log.storage.header(self._log.study)
+
+    def read(self, after: int) -> list[Stored]:
+        return []
+
+    def append(self, records: Sequence[Stored]) -> None:
+        self.records.extend(records)
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Snapshots are made when it is kept."""
+
+    def answer(self, key: str) -> Answer | None:
+        if key in self.answered:
+            return self.answered[key]
+        with self._log.storage.writing(self._log.study) as writing:  # for a moment
+            return writing.answer(key)
+
+    def keep_answer(self, answer: Answer) -> None:
+        self.answered[answer.key] = answer
+
+    def forget_answers(self, before: float) -> None:
+        """Old ones are dropped when it is kept."""

@@ -299,6 +299,12 @@ class StudyState:
         return self.blocks[-1] if self.blocks and self.blocks[-1].role == OPEN else None
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether the open block has all its outcomes, and what follows from them was not decided yet."""
+        block = self.open_block
+        return block is not None and not block.n_missing
+
+    @property
     def is_held(self) -> bool:
         """Whether the algorithm has ended on outcomes that the checks contradict, and nobody has answered yet."""
         return self.open_block is None and bool(self.doubts) and self.ended is None

@@ -62,7 +62,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
     )
     def health() -> Any:
         """Whether the service and its storage answer."""
-        service.storage.token("none")
+        service.storage.ping()
         return JSONResponse({"status": "ok"})
 
     @app.get(

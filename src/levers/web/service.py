@@ -146,8 +146,13 @@ class Service:
                 self._studies.popitem(last=False)
         return kept.study
 
-    def change(self, study: Study, act: Callable[[], T]) -> T:
-        """Change a study: together with what others want of it at the same moment, which is much faster."""
+    def change(self, study: Study, act: Callable[[], T], *, apart: bool = False) -> T:
+        """Change a study: together with what others want of it at the same moment, which is much faster.
+
+        What may take long to work out is done `apart`, while others go on.
+        """
+        if apart:
+            return study.apart(act)
         with self._lock:
             found = self._studies.get(study.name)
         # another object for the same study would wait for this one's transaction, inside of it

@@ -238,6 +238,10 @@ class Storage(Protocol):
     def revoke_token(self, token_id: str, at: float) -> bool:
         """Revoke a token; False when there is none, or it was revoked before."""
 
+    def ping(self) -> None:
+        """A StorageError unless it answers: soon, also while others wait for locks or for a connection."""
+        self.token("none")
+
     def close(self) -> None:
         """Close all connections."""
 

@@ -141,10 +141,19 @@ def schema_of(engine: Engine) -> str | None:
         return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
 
 
+def version_table() -> Table:
+    """The table in which Alembic keeps the migration, as it makes it.
+
+    >>> version_table().name
+    'levers_schema'
+    """
+    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")  # as Alembic calls it
+    return Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), nullable=False), key)
+
+
 def _make_tables(engine: Engine) -> None:
     """The tables of this version in an empty database, without the migrations that would lead to them."""
-    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")  # as Alembic calls it
-    version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), nullable=False), key)
+    version = version_table()
     with engine.begin() as connection:
         _lock(connection)
         metadata.create_all(connection)

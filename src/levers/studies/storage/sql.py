@@ -2,7 +2,7 @@
 
 import os
 import re
-import time
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, replace
@@ -25,6 +25,7 @@ from levers.studies.storage.base import (
     no_such_study,
 )
 from levers.studies.storage.chain import total_of, without
+from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -39,14 +40,11 @@ from levers.studies.storage.schema import (
     tokens,
     upgrade_schema,
 )
+from levers.studies.storage.sqlite_file import BUSY_SECONDS, OpenFile, SqliteFile, read_only_reason
 
-BUSY_SECONDS = 120
-"""How long a write waits for others before it gives up."""
-
-_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+_TRY_AGAIN = "What was told is not lost by telling it again: the next try opens the file that is there"
+_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 """As many connections as threads can use at once; they stay open, since opening one costs more than most statements."""
-_WAL_TRIES, _WAL_PAUSE = 50, 0.05
-"""How often changing SQLite's journal mode is tried while others use the file, and seconds between tries."""
 
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
@@ -78,6 +76,7 @@ class SqlStorage(Storage):
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
         self._opened, self._process = new_engine(url), os.getpid()
+        self._looking = new_engine(url, for_looks=True)
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
@@ -91,13 +90,14 @@ class SqlStorage(Storage):
             # forked: the parent's connections are not ours to use, nor to close, so they are kept and left alone
             self._of_parent = self._opened.pool
             self._opened.dispose(close=False)
+            self._looking.dispose(close=False)
             self._process = os.getpid()
         return self._opened
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         at, end = records[0].at, records[-1]
         try:
-            with self._reachable(), self._engine.begin() as connection:
+            with self._changing() as connection:
                 own = _own_row(connection, self.url)
                 row = {"name": name, "created_at": at, "n_events": end.seq, "head": end.digest}
                 made = connection.execute(sa.insert(studies).values(row))
@@ -154,7 +154,7 @@ class SqlStorage(Storage):
 
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             row = connection.execute(_HEADER if self._sqlite else _LOCKED, {"study": study}).one_or_none()
             if row is not None and row.last != row.head:
                 # in PostgreSQL, one that waited for the lock has the row as it is now, but the events as they were
@@ -176,13 +176,13 @@ class SqlStorage(Storage):
 
     def add_token(self, token: Token) -> None:
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             own = _own_row(connection, self.url)
             connection.execute(sa.insert(tokens).values(row))
             _keep_own_row(connection, own | {"tokens": total_of([token.row_digest], own["tokens"])})
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
             own = _own_row(connection, self.url)
             row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
             if row is None or row.revoked_at is not None:
@@ -193,13 +193,45 @@ class SqlStorage(Storage):
             _keep_own_row(connection, own | {"tokens": total})
             return True
 
+    def ping(self) -> None:
+        with self._reachable(), self._looking.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_file(connection)
+            connection.execute(_TOKEN, {"wanted": "none"})
+
     def close(self) -> None:
         self._engine.dispose()
+        self._looking.dispose()
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_file(connection)
             yield connection
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        """A transaction. It ends well only if it is kept in the file that is at the address when it ends."""
+        with self._reachable(), self._engine.connect() as connection:
+            with connection.begin():
+                self._check_file(connection)
+                yield connection
+                self._check_file(connection)
+            self._check_file(connection)
+
+    def _check_file(self, connection: sa.Connection) -> None:
+        """Refuse to go on with a file that was deleted or replaced; the next connection is to the one at the address.
+
+        Nobody is told that an outcome was kept in a file that nobody else can open.
+        """
+        if not self._sqlite:
+            return
+        opened = connection.connection.dbapi_connection
+        assert isinstance(opened, OpenFile)
+        happened = opened.moved()
+        if happened is not None:
+            connection.invalidate()
+            self._engine.dispose()
+            raise StorageError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -208,6 +240,8 @@ class SqlStorage(Storage):
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
+            raise StorageError(_does_not_answer(self.url, error)) from error
+        except sqlite3.Error as error:  # while a connection is made
             raise StorageError(_does_not_answer(self.url, error)) from error
 
 
@@ -321,7 +355,7 @@ def parse_url(text: str) -> URL:
 def upgrade_storage(text: str) -> tuple[str | None, str]:
     """Bring a storage to this version's schema; returns the schema before and after."""
     url = parse_url(text)
-    engine = new_engine(url)
+    engine = new_engine(url, patient=True)
     try:
         before = schema_of(engine)
         if before is not None and before > SCHEMA:
@@ -336,37 +370,33 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL) -> sa.Engine:
-    """Connections to a database, as studies need them."""
+def new_engine(url: URL, *, patient: bool = False, for_looks: bool = False) -> sa.Engine:
+    """Connections to a database, as studies need them.
+
+    `patient` ones are for work on the whole of it, which takes long; those `for_looks` say whether it answers.
+    """
+    pool: dict[str, Any] = {"pool_size": 1, "max_overflow": 1, "pool_timeout": LOOK_SECONDS} if for_looks else _POOL
     if url.get_backend_name() == "sqlite":
         assert url.database is not None  # parse_url refuses others
-        here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = sa.create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+        file = SqliteFile(url.database)
+        engine = sa.create_engine(
+            "sqlite://", creator=file.connect, poolclass=sa.QueuePool, **{"pool_timeout": BUSY_SECONDS} | pool
+        )
         sa.event.listen(engine, "begin", _begin_immediate)
+        sa.event.listen(engine, "checkout", _check_unchanged)
         return engine
     try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
+        options = server_options(url, patient=patient, for_looks=for_looks)
+        pool = {"pool_timeout": POOL_SECONDS} | pool
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=options, **pool)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; FULL, so that what was told survives power loss."""
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-    for attempt in range(_WAL_TRIES):
-        try:
-            # changing the mode needs the file alone, and does not wait by itself
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            break
-        except Exception as error:
-            if "readonly" in str(error):  # looking is still possible
-                return
-            if "locked" not in str(error) or attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(_WAL_PAUSE)
-    connection.execute("PRAGMA synchronous=FULL").close()
-    connection.execute("PRAGMA foreign_keys=ON").close()
+def _check_unchanged(connection: Any, _: object, __: object) -> None:
+    """A file that is read as if nobody writes is opened anew when somebody did."""
+    if connection.is_immutable and connection.moved() is not None:
+        raise sa.exc.DisconnectionError
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
@@ -375,6 +405,9 @@ def _begin_immediate(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _does_not_answer(url: str, error: SQLAlchemyError) -> str:
+def _does_not_answer(url: str, error: Exception) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    if "readonly database" in cause:
+        why = read_only_reason(os.path.abspath(sa.make_url(url).database or "")) or cause
+        return f"the storage {url} can only be read here: {why}; nothing was stored"
     return f"the storage {url} does not answer as it should: {cause}"

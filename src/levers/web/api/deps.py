@@ -16,6 +16,8 @@ from levers.web.service import Limits, Service
 F = TypeVar("F", bound=Callable[..., Any])
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
+_SLOW = ("correct", "exclude", "finish", "continue", "restate")
+"""Verbs that take decisions again, or others, which may take seconds."""
 
 Name = Annotated[str, Path(description="The study's name, percent-encoded: `a/b` is `a%2Fb`.")]
 Absent = SkipJsonSchema[None]
@@ -134,14 +136,14 @@ def changed(
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
     what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
-    text, headers = once(request, study, key, what, lambda: act(study))
+    text, headers = once(request, study, key, what, lambda: act(study), apart=what.split()[0] in _SLOW)
     return answer(text, headers=headers)
 
 
 def once(
-    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any]
+    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any], *, apart: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """Make a change together with what others want of the study; with a key, only if it was not made before.
+    """Make a change together with what others want of the study, or apart; with a key, only if it was not made before.
 
     Returns the text of the answer, and the headers that say whether it is an earlier one.
     """
@@ -157,4 +159,4 @@ def once(
         text = acting() if key is None else study.once(key, what, acting)
         return text, {} if acted else {REPLAYED: "true"}
 
-    return service_of(request).change(study, change)
+    return service_of(request).change(study, change, apart=apart)
