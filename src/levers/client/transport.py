@@ -168,7 +168,7 @@ def error_of(kind: str, status: int) -> type[LeversError]:
     found = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, LeversError):
         return found
-    if status in (401, 403):
+    if status in (401, 403, 429):
         return TokenError
     return InvalidSettingError if status in (413, 415, 422) else StorageError
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.space import Codes, Level
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import MAX_NAME, check_count, check_positive, check_text, visible
 from levers.errors import (
     InvalidSettingError,
     NotFinishedError,
@@ -113,7 +113,7 @@ class TakenPast:
 def login_name() -> str:
     """Who works here, for the log."""
     try:
-        return getpass.getuser()
+        return visible(getpass.getuser())[:MAX_NAME]
     except (OSError, KeyError):
         return "unknown"
 
@@ -160,7 +160,7 @@ class Study(AnyStudy):
     ) -> None:
         self.name = name
         self.storage = storage
-        self.who = who if who is not None else login_name()
+        self.who = check_text("who", who, MAX_NAME) if who is not None else login_name()
         self.id = study
         self._log = StudyLog(storage, study, clock)
         self._lock = threading.RLock()
@@ -296,6 +296,8 @@ class Study(AnyStudy):
         check_count("n", n)
         if lease is not None:
             check_positive("lease", lease)
+        if worker is not None:
+            check_text("worker", worker, MAX_NAME)
         with self.writing() as transaction:
             late = expired_trials(transaction.state, transaction.now)
             if late.size:
@@ -426,6 +428,7 @@ class Study(AnyStudy):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
+        check_text("reason", reason)
         with self.writing() as transaction:
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
@@ -461,6 +464,7 @@ class Study(AnyStudy):
 
         Runs that are out are given up. A study that is in doubt is finished with its doubts. `go_on` takes it back.
         """
+        check_text("reason", reason)
         with self.writing() as transaction:
             state = transaction.state
             if state.ended is not None or (state.open_block is None and not state.is_held):
@@ -477,6 +481,7 @@ class Study(AnyStudy):
         """More runs after the end: so many, or as many as the algorithm likes. What is certified afterwards says so."""
         if n_runs is not None:
             check_count("n_runs", n_runs)
+        check_text("reason", reason)
         with self.writing() as transaction:
             state = transaction.state
             if state.open_block is not None:
@@ -491,6 +496,7 @@ class Study(AnyStudy):
         `tolerance` or `budget` take the place of whichever there was; `noise_sd` (None: not known), `max_runs`, `aim`,
         `max_parents`, `min_effect` (None: no longer claimed). All runs so far are taken in under the new terms.
         """
+        check_text("reason", reason)
         with self.writing() as transaction:
             state = transaction.state
             if not (state.spec.solver.finishes_early and state.spec.solver.absorbs_runs):
@@ -540,6 +546,7 @@ class Study(AnyStudy):
         """Like `import_arrays`; returns what was surprising too. `lines` are the rows of the sheet they come from."""
         from levers.studies.analysis.expectation import past_surprises
 
+        check_text("note", note)
         rows, y = past_runs(self.space, codes, values)
         with self.writing() as transaction:
             spec = transaction.state.spec
@@ -578,7 +585,7 @@ class Study(AnyStudy):
     def by(self, who: str) -> "Study":
         """The same study, with another name for the log."""
         twin = copy.copy(self)
-        twin.who = who
+        twin.who = check_text("who", who, MAX_NAME)
         return twin
 
     @contextmanager
