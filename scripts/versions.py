@@ -1,4 +1,4 @@
-"""Does what pyproject.toml says hold? A fresh environment with the lowest versions it declares, or the newest there are.
+"""Whether pyproject.toml is true: a fresh environment with the lowest versions it declares, or the newest there are.
 
     python scripts/versions.py lowest      (also: ./scripts/test --lowest)
     python scripts/versions.py newest      (also: ./scripts/test --newest)
@@ -79,7 +79,8 @@ def main(which: str) -> None:
         (wheel,) = wheels.glob("*.whl")
         run(python, "-m", "pip", "install", *quiet, "--no-deps", "--force-reinstall", wheel)
         run(python, "-m", "pip", "check", *quiet[1:])
-        print(f"{which} versions, installed in {time.monotonic() - began:.0f} s: {' '.join(wanted)}", flush=True)
+        sys.stdout.write(f"{which} versions, installed in {time.monotonic() - began:.0f} s: {' '.join(wanted)}\n")
+        sys.stdout.flush()
         # the tests' harness, and not src: what is tested is what was installed
         run(python, ROOT / "tests/smoke/smoke.py", env={**os.environ, "PYTHONPATH": str(ROOT / "tests/support")})
 

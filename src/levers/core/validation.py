@@ -16,7 +16,7 @@ MAX_TEXT = 10_000
 """The most characters of a reason or a note."""
 MAX_NAME = 200
 """The most characters of the name of whoever works or runs: what a column of a database has room for."""
-# C0 and C1 control characters, what ends a line elsewhere, what turns the direction of text around, halves of characters
+# control characters, what ends a line elsewhere, what turns the direction of a text around, halves of characters
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _HALF = re.compile("[\ud800-\udfff]")
 
