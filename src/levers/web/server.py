@@ -17,9 +17,9 @@ from levers.errors import InvalidSettingError
 from levers.studies.library import create_study
 from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import active_tokens
+from levers.web.access.network import allowed_hosts
 from levers.web.app import make_app
 from levers.web.pages.site import environment
-from levers.web.security import LOOPBACK
 from levers.web.service import Limits, Service
 
 
@@ -53,6 +53,10 @@ class Address:
     key: str | None = None
     public: str | None = None
     """How a proxy in front of the service is called, such as https://lab.example.org."""
+    hosts: tuple[str, ...] = ()
+    """More names that the service answers to."""
+    proxies: tuple[str, ...] = ()
+    """Addresses of proxies on other machines."""
 
     @property
     def is_loopback(self) -> bool:
@@ -95,10 +99,11 @@ class Server(uvicorn.Server):
     """A server that ends its live streams when it is asked to stop, so that it can."""
 
     def __init__(self, service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
-        hosts = (*LOOPBACK, address.host) if address.is_loopback else None
+        hosts = allowed_hosts(address.host, address.is_loopback, address.hosts)
         super().__init__(
             uvicorn.Config(
-                make_app(service, hosts, address.public),
+                make_app(service, hosts, address.public, address.proxies),
+                proxy_headers=False,  # the guard believes them of the proxies that it was told of
                 host=address.host,
                 port=address.port,
                 log_config=None,
