@@ -67,6 +67,17 @@ class StudyError(LeversError):
     """A study does not exist, exists already, or cannot do what was asked now."""
 
 
+class DamagedLogError(StudyError):
+    """A log in the storage is not as it was written: an event was changed, added or removed.
+
+    `seq` is the first event that is wrong, 0 where it is what the storage says of the log as a whole.
+    """
+
+    def __init__(self, seq: int, what: str) -> None:
+        super().__init__(f"{what}; `levers verify` says what is wrong, `levers storage repair` saves what can be read")
+        self.seq = seq
+
+
 class NotFinishedError(StudyError):
     """The study has no verdict yet."""
 

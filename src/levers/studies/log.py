@@ -3,24 +3,37 @@
 import heapq
 import io
 import json
+import logging
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from levers.core.codec import from_json, to_json
+from levers.errors import DamagedLogError
 from levers.studies.events import Checked, Created, Event, Imported, Opened, Record
 from levers.studies.state import Block, Correction, Exclusion, Lease, Note, StudyState, TrialState, TrialTable
-from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Snapshot,
+    Storage,
+    Stored,
+    Writing,
+    chained,
+    decoded,
+    encoded,
+)
 
-FORMAT = 2
+FORMAT = 3
 EVERY = 1000
 GROWTH = 0.2
+_logger = logging.getLogger("levers")
 
 
 def freeze(state: StudyState) -> bytes:
@@ -34,6 +47,7 @@ def freeze(state: StudyState) -> bytes:
     header = {
         "format": FORMAT,
         "seq": state.seq,
+        "head": state.head,
         "times": [state.created_at, state.updated_at],
         "spec": to_json(Created(state.spec)),
         "known": [to_json(known) for known in state.known],
@@ -84,6 +98,7 @@ def thaw(data: bytes) -> StudyState | None:
         ]
     state = StudyState(
         seq=header["seq"],
+        head=header["head"],
         spec_=from_json(header["spec"], Created).spec,
         created_at=header["times"][0],
         updated_at=header["times"][1],
@@ -132,10 +147,36 @@ KEEP_ANSWERS = 7 * 86400.0
 """Seconds for which the answer to a request with a key is kept; it may be kept longer."""
 
 
+class _Source(Protocol):
+    """A log as one can read it: under its lock, or without."""
+
+    def header(self) -> Header:
+        """Where it ends."""
+
+    def read(self, after: int) -> list[Stored]:
+        """The records after event number `after`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unlocked:
+    """A log that others may write to meanwhile."""
+
+    storage: Storage
+    study: int
+
+    def header(self) -> Header:
+        return self.storage.header(self.study)
+
+    def read(self, after: int) -> list[Stored]:
+        return self.storage.read(self.study, after)
+
+
 class StudyLog:
     """The state of a study, kept up with its log.
 
-    The clock is an argument, so that tests decide what time it is.
+    The state knows the digest of the event that it stands at. If the log in the storage has another event there, or
+    ends before it, the storage was rolled back or replaced: then the state is dropped, and made again from what is
+    there now. The clock is an argument, so that tests decide what time it is.
     """
 
     def __init__(self, storage: Storage, study: int, clock: Callable[[], float] = time.time) -> None:
@@ -158,7 +199,8 @@ class StudyLog:
             return self._state
         if not self._loaded:
             self._load()
-        self._fold(self.storage.read(self.study, self._state.seq))
+        else:
+            self._catch_up(_Unlocked(self.storage, self.study))
         return self._state
 
     @contextmanager
@@ -175,42 +217,120 @@ class StudyLog:
             self._load()
         try:
             with self.storage.writing(self.study) as writing:
-                self._fold(writing.read(self._state.seq))
+                self._catch_up(writing)
                 transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
                 yield transaction
                 # in proportion to what there is, so that a long study does not pay more for its snapshots
                 due = self._snapshot_seq + max(EVERY, GROWTH * self._state.trials.n_trials)
                 if transaction.n_written and self._state.seq >= due:
-                    writing.save_snapshot(self._state.seq, freeze(self._state))
+                    writing.save_snapshot(Snapshot.of(self._state.seq, self._state.head, freeze(self._state)))
                     writing.forget_answers(transaction.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq
         except BaseException:
             if self._transaction is None or self._transaction.n_written:  # the state may hold what was not kept
-                self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
+                self._forget()
             raise
         finally:
             self._transaction = None
 
     def _load(self) -> None:
-        self._loaded = True
+        """From the last snapshot, if it belongs to this log, and the events after it."""
+        source = _Unlocked(self.storage, self.study)
         found = self.storage.snapshot(self.study)
-        state = None if found is None else _usable(*found)
-        self._state = state or StudyState()
-        self._snapshot_seq = self._state.seq
-        self._fold(self.storage.read(self.study, self._state.seq))
+        state = None if found is None else _usable(found)
+        if state is not None:
+            try:
+                self._begin_with(state, source)
+            except DamagedLogError:  # it is of another log, or of this one before it was cut; the log tells
+                state = None
+        if state is None:
+            self._begin_with(StudyState(head=source.header().origin), source)
 
-    def _fold(self, stored: Sequence[Stored]) -> None:
-        for record in decoded(stored) if stored else ():
-            self._state.apply(record)
+    def _begin_with(self, state: StudyState, source: _Source) -> None:
+        self._state, self._snapshot_seq = state, state.seq
+        self._fold(source)
+        self._loaded = True
+
+    def _forget(self) -> None:
+        self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
+
+    def _catch_up(self, source: _Source) -> None:
+        """Read on from where the state stands; if the log there is another one, begin again with its first event."""
+        stood_at = self._state.seq
+        try:
+            self._fold(source)
+        except DamagedLogError:
+            self._forget()
+            self._begin_with(StudyState(head=source.header().origin), source)
+            _logger.warning(
+                "study %s: the log is not the one that was read before: event %d is another, or gone. The storage was "
+                "rolled back, restored or replaced. Everything was read again, up to event %d",
+                self.study,
+                stood_at,
+                self._state.seq,
+            )
+
+    def _fold(self, source: _Source) -> None:
+        """Take in what came since; a DamagedLogError if it does not continue what the state was folded from."""
+        state = self._state
+        while True:
+            header = source.header()
+            if (header.n_events, header.head, header.last) == (state.seq, state.head, state.head):
+                return
+            stored = source.read(state.seq) if header.n_events > state.seq else []
+            check_follows(state.seq, state.head, stored)
+            for one, record in zip(stored, decoded(stored), strict=True):
+                state.apply(record)
+                state.head = one.digest
+            if not stored or state.seq <= header.n_events:
+                check_end(header, state.seq, state.head)
+                return
+            # somebody wrote between the two looks: look again
 
 
-def _usable(seq: int, data: bytes) -> StudyState | None:
+def check_follows(seq: int, head: str, stored: Sequence[Stored]) -> None:
+    """Refuse records that do not continue a chain which stands at event `seq`, whose digest is `head`."""
+    for one in stored:
+        if one.seq != seq + 1:
+            raise DamagedLogError(seq + 1, f"event {one.seq} came after event {seq}; the log has a gap")
+        if one.digest != one.digest_after(head):
+            raise DamagedLogError(one.seq, f"event {one.seq} of the log, or one before it, is not as it was written")
+        seq, head = one.seq, one.digest
+
+
+def check_end(header: Header, seq: int, head: str) -> None:
+    """Refuse a log that ends at event `seq`, with digest `head`, where its storage says that it ends elsewhere."""
+    if seq < header.n_events:
+        raise DamagedLogError(seq + 1, f"the log ends at event {seq}, and {header.n_events} were written")
+    if seq > header.n_events or not header.head == header.last == head:
+        raise DamagedLogError(0, f"the storage says that another log than this one ends at event {header.n_events}")
+
+
+def check_chain(header: Header, stored: Sequence[Stored]) -> None:
+    """Refuse a whole log that is not as it was written.
+
+    >>> from dataclasses import replace
+    >>> from levers.studies.storage.base import new_log
+    >>> one = new_log("oven", [Stored(1, 10.0, "ann", "Created", "{}")])
+    >>> header = Header("oven", 10.0, 1, one[0].digest, one[0].digest)
+    >>> check_chain(header, one)
+    >>> check_chain(replace(header, name="stove"), one)
+    Traceback (most recent call last):
+    levers.errors.DamagedLogError: event 1 of the log, or one before it, is not as it was written; ...
+    """
+    check_follows(0, header.origin, stored)
+    check_end(header, stored[-1].seq if stored else 0, stored[-1].digest if stored else header.origin)
+
+
+def _usable(snapshot: Snapshot) -> StudyState | None:
     """A snapshot's state; None when it cannot be read, because the log tells everything anyway."""
+    if not snapshot.is_whole:
+        return None
     try:
-        state = thaw(data)
+        state = thaw(snapshot.data)
     except Exception:  # whatever damaged bytes do to zlib, zip, JSON and arrays
         return None
-    return state if state is not None and state.seq == seq else None
+    return state if state is not None and (state.seq, state.head) == (snapshot.seq, snapshot.head) else None
 
 
 class Transaction:
@@ -235,9 +355,11 @@ class Transaction:
     def write(self, *happened: Event) -> None:
         """Add events."""
         records = [Record(self.state.seq + i + 1, self.now, self._who, event) for i, event in enumerate(happened)]
-        self._writing.append(encoded(records))
-        for record in records:
+        stored = chained(encoded(records), self.state.head)
+        self._writing.append(stored)
+        for one, record in zip(stored, records, strict=True):
             self.state.apply(record)
+            self.state.head = one.digest
         self.n_written += len(records)
 
     def answer(self, key: str) -> Answer | None:

@@ -233,6 +233,8 @@ class StudyState:
     """Everything that follows from the log up to `seq`."""
 
     seq: int = 0
+    head: str = ""
+    """The digest of event `seq`, which says that all events up to it are the same. Set by whoever reads the log."""
     spec_: StudySpec | None = None
     created_at: float = 0.0
     updated_at: float = 0.0

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from levers.errors import StudyError
-from levers.studies.storage.base import Answer, Storage, Stored, Token
+from levers.studies.storage.base import Answer, Header, Snapshot, Storage, Stored, Token, chained, new_log
 
-_FIRST = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
-_NEXT = Stored(3, 11.5, "bob \N{SNOWMAN}", "Told", '{"text": "quote \' and \\u0000 and \N{SNOWMAN}"}')
+_BEGIN = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
+_FIRST = tuple(new_log("oven", _BEGIN))
+_NEXT = chained(
+    [Stored(3, 11.5, "bob \N{SNOWMAN}", "Told", '{"text": "quote \' and \\u0000 and \N{SNOWMAN}"}')], _FIRST[-1].digest
+)[0]
 
 
 class _Stop(Exception):
@@ -51,10 +54,26 @@ class StorageContract:
         study = storage.create("oven", _FIRST)
         with suppress(_Stop), storage.writing(study) as writing:
             writing.append([_NEXT])
-            writing.save_snapshot(3, b"x")
+            writing.save_snapshot(Snapshot.of(3, _NEXT.digest, b"x"))
             raise _Stop
         assert storage.read(study, 0) == list(_FIRST)
         assert storage.snapshot(study) is None
+        assert storage.header(study) == Header("oven", 10.0, 2, _FIRST[-1].digest, _FIRST[-1].digest)
+
+    def test_the_end_of_the_log_is_kept_beside_it(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """What was written last, by its digest, for whoever looks and for whoever holds the lock; other ends stay."""
+        study, other = storage.create("oven", _FIRST), storage.create("farm", new_log("farm", _BEGIN))
+        first = Header("oven", 10.0, 2, _FIRST[-1].digest, _FIRST[-1].digest)
+        for one in (storage, reopened()):
+            assert one.header(study) == first
+        assert first.origin != storage.header(other).origin
+        with storage.writing(study) as writing:
+            assert writing.header() == first
+            writing.append([_NEXT])
+            assert writing.header() == first
+        with reopened().writing(study) as writing:
+            assert writing.header() == Header("oven", 10.0, 3, _NEXT.digest, _NEXT.digest)
+        assert storage.header(other).n_events == 2
 
     def test_the_last_snapshot_is_kept(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
         """A snapshot is any bytes, with its place in the log."""
@@ -62,8 +81,10 @@ class StorageContract:
         assert storage.snapshot(study) is None
         for data in (b"\x00\xff", b"\x01" * 100_000):
             with storage.writing(study) as writing:
-                writing.save_snapshot(2, data)
-        assert reopened().snapshot(study) == (2, b"\x01" * 100_000)
+                writing.save_snapshot(Snapshot.of(2, _FIRST[-1].digest, data))
+        found = reopened().snapshot(study)
+        assert found == Snapshot.of(2, _FIRST[-1].digest, b"\x01" * 100_000)
+        assert found.is_whole
 
     def test_an_answer_is_kept_with_what_was_written(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
         """Answers belong to one study and one key, live and die with their writing, and are dropped when old."""
@@ -121,7 +142,7 @@ class StorageContract:
         one, other = storage.create("one", _FIRST), storage.create("other", _FIRST)
         with storage.writing(one) as writing:
             writing.append([_NEXT])
-            writing.save_snapshot(3, b"x")
+            writing.save_snapshot(Snapshot.of(3, _NEXT.digest, b"x"))
         assert storage.read(other, 0) == list(_FIRST)
         storage.delete(one)
         assert [name for _, name in storage.names()] == ["other"]

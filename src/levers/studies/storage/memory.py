@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Snapshot,
+    Storage,
+    Stored,
+    Token,
+    deleted,
+    exists_already,
+    no_such_study,
+)
 
 
 @dataclass(slots=True)
@@ -15,9 +25,14 @@ class _Log:
 
     name: str
     records: list[Stored]
-    snapshot: tuple[int, bytes] | None = None
+    snapshot: Snapshot | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     answers: dict[str, Answer] = field(default_factory=dict)
+
+    def header(self) -> Header:
+        records = self.records  # others may add to it meanwhile
+        n = len(records)
+        return Header(self.name, records[0].at, n, records[n - 1].digest, records[n - 1].digest)
 
 
 @dataclass(slots=True)
@@ -26,9 +41,12 @@ class _Writing:
 
     log: _Log
     added: list[Stored] = field(default_factory=list)
-    snapshot: tuple[int, bytes] | None = None
+    snapshot: Snapshot | None = None
     answered: dict[str, Answer] = field(default_factory=dict)
     oldest: float = -math.inf
+
+    def header(self) -> Header:
+        return self.log.header()
 
     def read(self, after: int) -> list[Stored]:
         return self.log.records[after:]
@@ -36,8 +54,8 @@ class _Writing:
     def append(self, records: Sequence[Stored]) -> None:
         self.added.extend(records)
 
-    def save_snapshot(self, seq: int, data: bytes) -> None:
-        self.snapshot = (seq, data)
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
 
     def answer(self, key: str) -> Answer | None:
         return self.answered.get(key) or self.log.answers.get(key)
@@ -85,10 +103,13 @@ class MemoryStorage(Storage):
         del self._logs[study]
         self._tokens = {t.id: t for t in self._tokens.values() if t.study != study}
 
+    def header(self, study: int) -> Header:
+        return self._log(study).header()
+
     def read(self, study: int, after: int) -> list[Stored]:
         return self._log(study).records[after:]
 
-    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+    def snapshot(self, study: int) -> Snapshot | None:
         return self._log(study).snapshot
 
     @contextmanager

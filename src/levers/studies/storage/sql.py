@@ -5,15 +5,26 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import StorageError
-from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.errors import DamagedLogError, StorageError
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Snapshot,
+    Storage,
+    Stored,
+    Token,
+    deleted,
+    exists_already,
+    no_such_study,
+)
+from levers.studies.storage.chain import total_of, without
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -21,7 +32,10 @@ from levers.studies.storage.schema import (
     events,
     schema_of,
     snapshots,
+    storage,
+    storage_row,
     studies,
+    study_digest,
     tokens,
     upgrade_schema,
 )
@@ -37,18 +51,24 @@ _WAL_TRIES, _WAL_PAUSE = 50, 0.05
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
 _AFTER = (
-    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data)
+    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data, events.c.digest)
     .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
 _EXISTS = sa.select(studies.c.id).where(studies.c.id == _STUDY)
-_LOCKED = _EXISTS.with_for_update()
-_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer).where(
+_LAST = sa.select(events.c.digest).where(events.c.study_id == studies.c.id, events.c.seq == studies.c.n_events)
+_HEADER = sa.select(studies, _LAST.scalar_subquery().label("last")).where(studies.c.id == _STUDY)
+_LOCKED = _HEADER.with_for_update(of=studies)
+_MOVED = sa.update(studies).where(studies.c.id == _STUDY)
+_SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snapshots.c.digest).where(
+    snapshots.c.study_id == _STUDY
+)
+_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer, answers.c.digest).where(
     answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
 _TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
-_ADD = {"events": sa.insert(events), "answers": sa.insert(answers)}
+_ADD = {table.name: sa.insert(table) for table in (events, answers, snapshots)}
 
 
 class SqlStorage(Storage):
@@ -75,12 +95,17 @@ class SqlStorage(Storage):
         return self._opened
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
+        at, end = records[0].at, records[-1]
         try:
             with self._reachable(), self._engine.begin() as connection:
-                made = connection.execute(sa.insert(studies).values(name=name, created_at=records[0].at))
+                own = _own_row(connection, self.url)
+                row = {"name": name, "created_at": at, "n_events": end.seq, "head": end.digest}
+                made = connection.execute(sa.insert(studies).values(row))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
-                _Writing(connection, study).append(records).flush()
+                connection.execute(_ADD["events"], [{"study_id": study, **asdict(record)} for record in records])
+                own |= {"last_study": study, "studies": total_of([study_digest(study, name, at)], own["studies"])}
+                _keep_own_row(connection, own)
                 return study
         except IntegrityError:
             raise exists_already(name) from None
@@ -98,30 +123,45 @@ class SqlStorage(Storage):
 
     def delete(self, study: int) -> None:
         with self.writing(study) as writing:
+            connection, gone = writing.connection, writing.header()
+            own = _own_row(connection, self.url)
+            lost = connection.execute(_TOKENS.where(tokens.c.study_id == study)).all()
+            own["tokens"] = without(own["tokens"], [Token(*row).row_digest for row in lost])
+            own["studies"] = without(own["studies"], [study_digest(study, gone.name, gone.created_at)])
             for table in (tokens, answers, snapshots, events):
-                writing.connection.execute(sa.delete(table).where(table.c.study_id == study))
-            writing.connection.execute(sa.delete(studies).where(studies.c.id == study))
+                connection.execute(sa.delete(table).where(table.c.study_id == study))
+            connection.execute(sa.delete(studies).where(studies.c.id == study))
+            _keep_own_row(connection, own)
+
+    def header(self, study: int) -> Header:
+        with self._reading() as connection:
+            row = connection.execute(_HEADER, {"study": study}).one_or_none()
+        if row is None:
+            raise deleted()
+        return _header(row)
 
     def read(self, study: int, after: int) -> list[Stored]:
         with self._reading() as connection:
-            records = _Writing(connection, study).read(after)
+            records = [Stored(*row) for row in connection.execute(_AFTER, {"study": study, "after": after})]
             if not records and connection.execute(_EXISTS, {"study": study}).one_or_none() is None:
                 raise deleted()
             return records
 
-    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+    def snapshot(self, study: int) -> Snapshot | None:
         with self._reading() as connection:
-            query = sa.select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
-            row = connection.execute(query).one_or_none()
-            return None if row is None else (int(row.seq), bytes(row.data))
+            row = connection.execute(_SNAPSHOT, {"study": study}).one_or_none()
+            return None if row is None else Snapshot(int(row.seq), row.head, bytes(row.data), row.digest)
 
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
         with self._reachable(), self._engine.begin() as connection:
-            lock = _EXISTS if self._sqlite else _LOCKED
-            if connection.execute(lock, {"study": study}).one_or_none() is None:
+            row = connection.execute(_HEADER if self._sqlite else _LOCKED, {"study": study}).one_or_none()
+            if row is not None and row.last != row.head:
+                # in PostgreSQL, one that waited for the lock has the row as it is now, but the events as they were
+                row = connection.execute(_HEADER, {"study": study}).one_or_none()
+            if row is None:
                 raise deleted()
-            writing = _Writing(connection, study)
+            writing = _Writing(connection, study, row)
             yield writing
             writing.flush()
 
@@ -137,12 +177,21 @@ class SqlStorage(Storage):
     def add_token(self, token: Token) -> None:
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
         with self._reachable(), self._engine.begin() as connection:
+            own = _own_row(connection, self.url)
             connection.execute(sa.insert(tokens).values(row))
+            _keep_own_row(connection, own | {"tokens": total_of([token.row_digest], own["tokens"])})
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
         with self._reachable(), self._engine.begin() as connection:
-            return connection.execute(sa.update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
+            own = _own_row(connection, self.url)
+            row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
+            if row is None or row.revoked_at is not None:
+                return False
+            was, now = Token(*row), replace(Token(*row), revoked_at=at)
+            connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(revoked_at=at))
+            total = total_of([now.row_digest], without(own["tokens"], [was.row_digest]))
+            _keep_own_row(connection, own | {"tokens": total})
+            return True
 
     def close(self) -> None:
         self._engine.dispose()
@@ -162,43 +211,88 @@ class SqlStorage(Storage):
             raise StorageError(_does_not_answer(self.url, error)) from error
 
 
-class _Writing:
-    """A study's log inside a transaction. What is added goes to the database at the end, in one statement."""
+def _own_row(connection: sa.Connection, url: str) -> dict[str, Any]:
+    """What the storage knows of itself, locked until the transaction ends."""
+    row = connection.execute(sa.select(storage).with_for_update()).mappings().one_or_none()
+    if row is None:
+        raise StorageError(f"the storage {url} is damaged: its own row is gone; `levers storage check` says more")
+    return dict(row)
 
-    def __init__(self, connection: sa.Connection, study: int) -> None:
+
+def _keep_own_row(connection: sa.Connection, row: dict[str, Any]) -> None:
+    now = storage_row(row["identity"], row["last_study"], row["studies"], row["tokens"])
+    connection.execute(sa.update(storage).values(now))
+
+
+def _header(row: sa.Row[Any]) -> Header:
+    return Header(row.name, row.created_at, row.n_events, row.head, row.last)
+
+
+class _Writing:
+    """A study's log inside a transaction. What is added goes to the database at the end, in one statement a table."""
+
+    def __init__(self, connection: sa.Connection, study: int, row: sa.Row[Any]) -> None:
         self.connection = connection
         self._study = study
+        self._row = row
         self._added: list[Stored] = []
         self._answered: dict[str, Answer] = {}
+        self._changed: dict[str, object] = {}  # columns of the study's row
 
     def flush(self) -> None:
-        for table, rows in (("events", self._added), ("answers", list(self._answered.values()))):
-            if rows:
-                self.connection.execute(_ADD[table], [{"study_id": self._study, **asdict(row)} for row in rows])
+        if self._added:
+            self._insert("events", [asdict(record) for record in self._added])
+            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
+        if self._answered:
+            rows = [asdict(answer) | {"digest": answer.digest} for answer in self._answered.values()]
+            self._insert("answers", rows)
+            self._changed["answers"] = total_of([row["digest"] for row in rows], self._answers)
+        if self._changed:
+            self.connection.execute(_MOVED, {"study": self._study} | self._changed)
+
+    def header(self) -> Header:
+        return _header(self._row)
 
     def read(self, after: int) -> list[Stored]:
         rows = self.connection.execute(_AFTER, {"study": self._study, "after": after})
         return [Stored(*row) for row in rows]
 
-    def append(self, records: Sequence[Stored]) -> "_Writing":
+    def append(self, records: Sequence[Stored]) -> None:
         self._added.extend(records)
-        return self
 
-    def save_snapshot(self, seq: int, data: bytes) -> None:
+    def save_snapshot(self, snapshot: Snapshot) -> None:
         self.connection.execute(sa.delete(snapshots).where(snapshots.c.study_id == self._study))
-        self.connection.execute(sa.insert(snapshots).values(study_id=self._study, seq=seq, data=data))
+        self._insert("snapshots", [asdict(snapshot)])
+        self._changed["snapshot"] = snapshot.digest
 
     def answer(self, key: str) -> Answer | None:
         if key in self._answered:
             return self._answered[key]
         row = self.connection.execute(_ANSWER, {"study": self._study, "wanted": key}).one_or_none()
-        return None if row is None else Answer(*row)
+        if row is None:
+            return None
+        found = Answer(row.key, row.at, row.request, row.answer)
+        if found.digest != row.digest:
+            raise DamagedLogError(0, f"the answer that is kept for the key {key!r} is not the one that was given")
+        return found
 
     def keep_answer(self, answer: Answer) -> None:
         self._answered[answer.key] = answer
 
     def forget_answers(self, before: float) -> None:
-        self.connection.execute(sa.delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
+        old = answers.c.study_id == self._study, answers.c.at < before
+        gone = self.connection.execute(sa.select(answers.c.digest).where(*old)).scalars().all()
+        if gone:
+            self.connection.execute(sa.delete(answers).where(*old))
+            self._changed["answers"] = without(self._answers, gone)
+
+    @property
+    def _answers(self) -> str:
+        """The total of the digests of all answers that are in the table now."""
+        return str(self._changed.get("answers", self._row.answers))
+
+    def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self.connection.execute(_ADD[table], [{"study_id": self._study, **row} for row in rows])
 
 
 def parse_url(text: str) -> URL:
