@@ -38,8 +38,7 @@ def start_session(storage: Storage, token: Token, now: float) -> str:
 
 
 def find_session(storage: Storage, value: str, now: float) -> Session | None:
-    """The session of a value; None when there is none, or it is over. Whether its token still opens anything is not
-    known here."""
+    """The session of a value; None when there is none, or it is over. Its token may have ended all the same."""
     found = storage.session(digest_of_value(value)) if value else None
     return found if found is not None and is_open(found, now) else None
 
@@ -56,7 +55,7 @@ def is_open(session: Session, now: float) -> bool:
 def use_session(storage: Storage, session: Session, now: float) -> None:
     """Note that a session is in use, if that was not noted a few minutes ago."""
     if now - session.seen_at >= SEEN_EVERY:
-        storage.see_session(session.digest, now)
+        storage.see_session(session.value, now)
 
 
 def end_session(storage: Storage, value: str) -> None:

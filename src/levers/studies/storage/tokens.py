@@ -5,6 +5,7 @@ import hmac
 import re
 import secrets
 import time
+from typing import Literal
 
 from levers.core.validation import check_choice, check_text
 from levers.errors import InvalidSettingError, TokenError
@@ -95,12 +96,17 @@ def why_not(token: Token, now: float | None = None) -> str | None:
 
 
 def rotate_token(
-    storage: Storage, token_id: str, *, grace: float = 0.0, seconds: float | None = None, now: float | None = None
+    storage: Storage,
+    token_id: str,
+    *,
+    grace: float = 0.0,
+    seconds: float | Literal["as before"] | None = "as before",
+    now: float | None = None,
 ) -> str:
     """A new token in place of another, for the same role, study and note; the old one works for `grace` more seconds.
 
     The new one has an id of its own, so that the log tells the two apart, and works as long as the old one was made to,
-    or for `seconds`. One that had no end gets the default.
+    or for `seconds` (None: for ever). In place of one that had no end, it gets the default.
 
     >>> from levers.studies.storage.memory import MemoryStorage
     >>> storage = MemoryStorage()
@@ -115,7 +121,7 @@ def rotate_token(
         raise _not_in_use(storage, token_id, "rotated", at)
     if not 0 <= grace < 1000 * 365 * DAY:
         raise TokenError("the old token works for 0 seconds or more after it was rotated")
-    if seconds is None:
+    if seconds == "as before":
         seconds = DEFAULT_SECONDS if old.expires_at is None else old.expires_at - old.created_at
     text = _add(storage, old.role, old.study, old.note, seconds, at)
     if grace:
