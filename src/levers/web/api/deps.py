@@ -7,7 +7,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Header, Path, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticSerializationError
 
+from levers.errors import InvalidSettingError
 from levers.studies.study import MAX_KEY, Study
 from levers.web.api.schemas import MOST, Problem
 from levers.web.security import name_of
@@ -136,9 +138,17 @@ def changed(
     """Make a change, once if it has a key, and answer what came of it. What is asked for is known by the address."""
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
-    what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
+    what = f"{request.url.path.rpartition('/')[2]} {body_text(body)}"
     text, headers = once(request, study, key, what, lambda: act(study))
     return answer(text, headers=headers)
+
+
+def body_text(body: BaseModel) -> str:
+    """A request's body as text, by which it is known again. JSON can spell half a character, which nothing can keep."""
+    try:
+        return body.model_dump_json()
+    except PydanticSerializationError:
+        raise InvalidSettingError("a text in the request has half a character (such as \\ud800); remove it") from None
 
 
 def once(
