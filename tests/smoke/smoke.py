@@ -193,7 +193,7 @@ def check_cluster(folder: Path) -> None:
     from levers.reproduction.sweeps import Task
 
     task = Task("elimination", 0, 0, "smoke")
-    with LocalCluster(
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, local_directory=str(folder)
     ) as cluster:
         assert [t for t, _ in run_on_cluster([task], cluster.scheduler_address)] == [task]

@@ -206,9 +206,9 @@ def rotate(
     left = 0.0 if grace.strip() == "0" else lifetime(grace)
     if left is None:
         raise InvalidSettingError("an old token that never ends is not rotated; give a time, such as 1d")
-    seconds = "as before" if expires is None else lifetime(expires)
+    for_how_long: dict[str, Any] = {} if expires is None else {"seconds": lifetime(expires)}
     opened = open_storage(storage)
-    _say_token(opened, rotate_token(opened, token_id, grace=left, seconds=seconds))
+    _say_token(opened, rotate_token(opened, token_id, grace=left, **for_how_long))
     typer.echo(f"the old one, {token_id}, {f'works for {grace} more' if left else 'works no more'}", err=True)
 
 

@@ -190,7 +190,7 @@ class SqlStorage(Storage):
     def expire_token(self, token_id: str, at: float) -> bool:
         return self._change_token(token_id, expires_at=at)
 
-    def _change_token(self, token_id: str, **changes: float) -> bool:
+    def _change_token(self, token_id: str, **changes: Any) -> bool:
         with self._reachable(), self._engine.begin() as connection:
             own = _own_row(connection, self.url)
             row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
@@ -254,9 +254,8 @@ class SqlStorage(Storage):
 
 def _session(row: sa.Row[Any]) -> Session | None:
     """A session as it was written; None for a row that somebody changed since."""
-    *fields, digest = row
-    found = Session(*fields)
-    return found if found.row_digest == digest else None
+    found = Session(row.value, row.token_id, row.created_at, row.seen_at, row.expires_at)
+    return found if found.row_digest == row.digest else None
 
 
 def _own_row(connection: sa.Connection, url: str) -> dict[str, Any]:
