@@ -262,7 +262,7 @@ def test_a_storage_that_was_written_before_is_told_what_it_lacks() -> None:
 
 def test_old_storages_become_chains(postgres_storage: str, tmp_path: Path) -> None:
     """Both databases get the same digests from the same rows, and a storage is upgraded once."""
-    from levers.studies.storage.schema import configuration
+    from levers.studies.storage.schema import SCHEMA, configuration
     from levers.studies.storage.sql import new_engine, upgrade_storage
 
     sample = Path(__file__).parents[1] / "old_studies" / "0.2.dev3.db"
@@ -285,7 +285,7 @@ def test_old_storages_become_chains(postgres_storage: str, tmp_path: Path) -> No
     for url in (f"sqlite:///{tmp_path}/old.db", postgres_storage):
         with pytest.raises(StorageError, match="levers storage upgrade"):
             SqlStorage(parse_url(url))
-        assert upgrade_storage(url) == ("0002", "0003")
+        assert upgrade_storage(url) == ("0002", SCHEMA)
         opened = SqlStorage(parse_url(url))
         heads.append({name: Study(name, opened, study).state.head for study, name in opened.names()})
         assert len(opened.tokens()) == 2

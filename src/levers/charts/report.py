@@ -249,7 +249,7 @@ def _log(study: AnyStudy, head: str) -> str:
     first = f"The last {MOST_EVENTS:,} of {len(entries):,} events. " if len(entries) > MOST_EVENTS else ""
     made = f"<p>{first}Made by levers {escape(version('levers'))}.</p>"
     keep = (
-        f"<p>Digest of the last event: <code>{escape(head)}</code>. Kept elsewhere, as this page may be, it shows whether "
-        "somebody has rewritten the log: <code>levers verify STUDY --head DIGEST</code>.</p>"
+        f"<p>Digest of the last event: <code>{escape(head)}</code>. Kept elsewhere, as this page may be, it shows "
+        "whether somebody has rewritten the log: <code>levers verify STUDY --head DIGEST</code>.</p>"
     )
     return made + keep + table(["event", "when", "who", "what"], rows)

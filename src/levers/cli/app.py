@@ -4,11 +4,12 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
 
+from levers.cli.terminal import Terminal, spelt
 from levers.errors import DamagedLogError, LeversError, NotFinishedError, SurprisingOutcomesError
 
 COMMANDS = {
@@ -151,10 +152,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the terminal has no letters for must not end in a traceback
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is not None and sys.stdout.isatty():
+        sys.stdout = cast(TextIO, Terminal(sys.stdout))
     try:
         app()
     except LeversError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {spelt(str(error))}", err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 2))
     except OSError as error:  # a full disk, a file that may not be written: not a bug
         where = "" if error.filename is None else f": {error.filename}"

@@ -9,6 +9,7 @@ import typer
 from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
+from levers.core.validation import visible
 from levers.errors import NotFinishedError
 from levers.studies.analysis.describe import (
     BLOCK,
@@ -79,11 +80,12 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
             typer.echo(f"  {gain_words(best.gain, finished, study.spec.baseline_outcome)}")
     for correction in study.corrections()[-5:]:
         typer.echo(
-            f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
-            f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
+            f"  corrected {when(correction.at)} by {visible(correction.who)}: trial {correction.trial} "
+            f"{correction.before:g} -> {correction.value:g} ({visible(correction.reason)})"
         )
     for one in study.exclusions()[-5:]:
-        typer.echo(f"  excluded {when(one.at)} by {one.who}: trial {one.trial} {one.value:g} ({one.reason})")
+        said = f"trial {one.trial} {one.value:g} ({visible(one.reason)})"
+        typer.echo(f"  excluded {when(one.at)} by {visible(one.who)}: {said}")
 
 
 @on_study()
@@ -264,7 +266,7 @@ def trials(
     Example:
       levers trials oven --state running --format csv
     """
-    from levers.studies.analysis.tables import trials_frame
+    from levers.studies.analysis.tables import frame_as_csv, trials_frame
     from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
     now, wanted = at.study.state, TrialFilter(state or EVERY)
@@ -272,7 +274,7 @@ def trials(
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:
-        typer.echo(frame.write_csv().rstrip("\n"))
+        typer.echo(frame_as_csv(frame).rstrip("\n"))
     else:
         _print(frame, at.study.space.names)
 

@@ -19,6 +19,7 @@ from typing import Any
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
+from levers.core.validation import MAX_NAME, check_text
 from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
@@ -257,7 +258,7 @@ def merge_study(
 
 
 def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None, past: Iterable[Event] = ()) -> Study:
-    by, now = who if who is not None else login_name(), time.time()
+    by, now = check_text("who", who, MAX_NAME) if who is not None else login_name(), time.time()
     events = [*first_events(spec), *past]
     records = new_log(name, encoded([Record(i + 1, now, by, event) for i, event in enumerate(events)]))
     return Study(name, storage, storage.create(name, records), who=who)

@@ -14,7 +14,7 @@ import numpy as np
 
 from levers.algorithms.base import Verdict
 from levers.core.space import Assignment, Level, Space
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import check_count, check_positive, check_text
 from levers.errors import InvalidSettingError, ObservedLevelError, StudyError, TrialError
 from levers.progress import progress_bar
 from levers.studies.analysis.views import Best
@@ -328,6 +328,7 @@ def check_reason(reason: str, wanted: Sequence[object]) -> None:
     """Refuse to change outcomes that were told without a reason, and to change none at all."""
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidSettingError("this needs a reason (--reason), for whoever reads the log later", field="reason")
+    check_text("reason", reason)
     if not wanted:
         raise TrialError("there is nothing to change; give at least one trial")
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.space import Codes, Level
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import MAX_NAME, check_count, check_positive, check_text, visible
 from levers.errors import (
     InvalidSettingError,
     NotFinishedError,
@@ -116,7 +116,7 @@ class TakenPast:
 def login_name() -> str:
     """Who works here, for the log."""
     try:
-        return getpass.getuser()
+        return visible(getpass.getuser())[:MAX_NAME]
     except (OSError, KeyError):
         return "unknown"
 
@@ -163,7 +163,7 @@ class Study(AnyStudy):
     ) -> None:
         self.name = name
         self.storage = storage
-        self.who = who if who is not None else login_name()
+        self.who = check_text("who", who, MAX_NAME) if who is not None else login_name()
         self.id = study
         self._log = StudyLog(storage, study, clock)
         self._lock = threading.RLock()
@@ -320,11 +320,11 @@ class Study(AnyStudy):
         def hand_out(transaction: Transaction) -> list[Trial]:
             return list(views.trials(transaction.state, self._hand_out(transaction, n, worker, lease)))
 
-        return self._once_decided(hand_out, n, lease)
+        return self._once_decided(hand_out, n, worker, lease)
 
     def ask_numbers(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> Numbers:
         """Like `ask`, but only the trials' numbers: for very many at a time."""
-        return self._once_decided(lambda transaction: self._hand_out(transaction, n, worker, lease), n, lease)
+        return self._once_decided(lambda transaction: self._hand_out(transaction, n, worker, lease), n, worker, lease)
 
     def _hand_out(self, transaction: Transaction, n: int, worker: str | None, lease: float | None) -> Numbers:
         late = expired_trials(transaction.state, transaction.now)
@@ -335,9 +335,11 @@ class Study(AnyStudy):
             transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
         return due
 
-    def _once_decided(self, act: Callable[[Transaction], T], n: int, lease: float | None) -> T:
+    def _once_decided(self, act: Callable[[Transaction], T], n: int, worker: str | None, lease: float | None) -> T:
         """Ask for n runs of the round that follows: it may still have to be designed."""
         check_count("n", n)
+        if worker is not None:
+            check_text("worker", worker, MAX_NAME)
         if lease is not None:
             check_positive("lease", lease)
         while True:
@@ -470,6 +472,7 @@ class Study(AnyStudy):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
+        check_text("reason", reason)
         with self.writing() as transaction:
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
@@ -513,6 +516,7 @@ class Study(AnyStudy):
 
         Runs that are out are given up. A study that is in doubt is finished with its doubts. `go_on` takes it back.
         """
+        check_text("reason", reason)
         self.apart(lambda: self._finish(reason))
         return self.verdict()
 
@@ -533,6 +537,7 @@ class Study(AnyStudy):
         """More runs after the end: so many, or as many as the algorithm likes. What is certified afterwards says so."""
         if n_runs is not None:
             check_count("n_runs", n_runs)
+        check_text("reason", reason)
         self.apart(lambda: self._go_on(n_runs, reason))
 
     def _go_on(self, n_runs: int | None, reason: str) -> None:
@@ -551,6 +556,7 @@ class Study(AnyStudy):
         `tolerance` or `budget` take the place of whichever there was; `noise_sd` (None: not known), `max_runs`, `aim`,
         `max_parents`, `min_effect` (None: no longer claimed). All runs so far are taken in under the new terms.
         """
+        check_text("reason", reason)
         return self.apart(lambda: self._restate(reason, dict(terms)))
 
     def _restate(self, reason: str, terms: dict[str, Any]) -> tuple[str, ...]:
@@ -604,6 +610,7 @@ class Study(AnyStudy):
         """Like `import_arrays`; returns what was surprising too. `lines` are the rows of the sheet they come from."""
         from levers.studies.analysis.expectation import past_surprises
 
+        check_text("note", note)
         rows, y = past_runs(self.space, codes, values)
         with self.writing() as transaction:
             spec = transaction.state.spec
@@ -649,7 +656,7 @@ class Study(AnyStudy):
     def by(self, who: str) -> "Study":
         """The same study, with another name for the log."""
         twin = copy.copy(self)
-        twin.who = who
+        twin.who = check_text("who", who, MAX_NAME)
         return twin
 
     @contextmanager

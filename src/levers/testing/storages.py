@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from levers.errors import StudyError
-from levers.studies.storage.base import Answer, Header, Snapshot, Storage, Stored, Token, chained, new_log
+from levers.studies.storage.base import Answer, Header, Session, Snapshot, Storage, Stored, Token, chained, new_log
 
 _BEGIN = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
 _FIRST = tuple(new_log("oven", _BEGIN))
@@ -127,6 +127,49 @@ class StorageContract:
         assert found.revoked_at == 7.0
         storage.delete(study)
         assert [token.id for token in again.tokens()] == ["b2"]
+
+    def test_a_token_can_get_another_end(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """When a token ends can be changed until it is revoked."""
+        storage.add_token(Token("a1", "write", None, "", "d" * 64, 5.0, None, 50.0))
+        assert reopened().tokens() == [Token("a1", "write", None, "", "d" * 64, 5.0, None, 50.0)]
+        assert reopened().expire_token("a1", 20.5)
+        assert storage.token("a1") == Token("a1", "write", None, "", "d" * 64, 5.0, None, 20.5)
+        assert storage.revoke_token("a1", 7.0)
+        assert not storage.expire_token("a1", 90.0)
+        assert not storage.expire_token("zz", 90.0)
+        assert reopened().token("a1") == Token("a1", "write", None, "", "d" * 64, 5.0, 7.0, 20.5)
+
+    def test_sessions_are_kept_until_they_end(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """A session is found by its value, also by another process, and goes when it ends, is over, or its study is."""
+        study = storage.create("oven", _FIRST)
+        storage.add_token(Token("a1", "write", study, "", "d" * 64, 5.0))
+        storage.add_token(Token("b2", "read", None, "", "e" * 64, 5.0))
+        first, second, third = (
+            Session(c * 64, token, 10.0 + i, 10.0 + i, 100.0)
+            for i, (c, token) in enumerate([("1", "a1"), ("2", "b2"), ("3", "b2")])
+        )
+        for session in (first, second, third):
+            storage.add_session(session)
+        again = reopened()
+        assert again.sessions() == [first, second, third]
+        assert again.session(second.value) == second
+        assert again.session("4" * 64) is None
+        again.see_session(second.value, 40.5)
+        again.see_session("4" * 64, 40.5)
+        found = storage.session(second.value)
+        assert found is not None
+        assert (found.seen_at, found.created_at) == (40.5, second.created_at)
+        storage.end_session(third.value)
+        storage.end_session(third.value)
+        assert again.session(third.value) is None
+        storage.delete(study)
+        assert [session.value for session in again.sessions()] == [second.value]
+        storage.forget_sessions(99.0, 40.5)
+        assert again.session(second.value) is not None
+        storage.forget_sessions(99.0, 41.0)
+        storage.add_session(third)
+        storage.forget_sessions(100.0, 0.0)
+        assert again.sessions() == []
 
     def test_names_are_unique_and_listed_in_order(self, storage: Storage) -> None:
         """Two studies cannot share a name; a wrong name gets a hint."""

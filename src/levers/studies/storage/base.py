@@ -153,7 +153,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept: never its secret, only the SHA-256 of it. `study` is an id, or None for all studies."""
+    """A token as it is kept: never its secret, only the SHA-256 of it. `study` is an id, or None for all studies.
+
+    One without `expires_at` has no end; those of before there was one are like that.
+    """
 
     id: str
     role: str
@@ -162,11 +165,28 @@ class Token:
     digest: str
     created_at: float
     revoked_at: float | None = None
+    expires_at: float | None = None
 
     @property
     def row_digest(self) -> str:
         """The digest of the row that keeps it, with every field."""
         return digest_of("token", *astuple(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that logged in with a token: the SHA-256 of its cookie's value, and when it was last seen."""
+
+    value: str
+    token_id: str
+    created_at: float
+    seen_at: float
+    expires_at: float
+
+    @property
+    def row_digest(self) -> str:
+        """The digest of the row that keeps it, with every field."""
+        return digest_of("session", *astuple(self))
 
 
 class Writing(Protocol):
@@ -241,6 +261,27 @@ class Storage(Protocol):
     def ping(self) -> None:
         """A StorageError unless it answers: soon, also while others wait for locks or for a connection."""
         self.token("none")
+
+    def expire_token(self, token_id: str, at: float) -> bool:
+        """Let a token end at another time; False when there is none, or it was revoked."""
+
+    def session(self, value: str) -> Session | None:
+        """The session that a digest of a cookie's value belongs to; None also for a row that somebody changed."""
+
+    def sessions(self) -> list[Session]:
+        """All sessions that are kept, oldest first."""
+
+    def add_session(self, session: Session) -> None:
+        """Keep a new session. It goes with its token's study."""
+
+    def see_session(self, value: str, at: float) -> None:
+        """Note when a session was used last."""
+
+    def end_session(self, value: str) -> None:
+        """Remove a session, if there is one."""
+
+    def forget_sessions(self, expired: float, idle: float) -> None:
+        """Remove sessions that have expired by one time, and those that were last seen before another."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from levers.studies.storage.base import (
     Answer,
     Header,
+    Session,
     Snapshot,
     Storage,
     Stored,
@@ -80,6 +81,7 @@ class MemoryStorage(Storage):
         self._next = 1
         self._lock = threading.Lock()
         self._tokens: dict[str, Token] = {}
+        self._sessions: dict[str, Session] = {}
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         with self._lock:
@@ -102,6 +104,7 @@ class MemoryStorage(Storage):
         self._log(study)
         del self._logs[study]
         self._tokens = {t.id: t for t in self._tokens.values() if t.study != study}
+        self._sessions = {s.value: s for s in self._sessions.values() if s.token_id in self._tokens}
 
     def header(self, study: int) -> Header:
         return self._log(study).header()
@@ -138,6 +141,33 @@ class MemoryStorage(Storage):
             return False
         self._tokens[token_id] = replace(found, revoked_at=at)
         return True
+
+    def expire_token(self, token_id: str, at: float) -> bool:
+        found = self._tokens.get(token_id)
+        if found is None or found.revoked_at is not None:
+            return False
+        self._tokens[token_id] = replace(found, expires_at=at)
+        return True
+
+    def session(self, value: str) -> Session | None:
+        return self._sessions.get(value)
+
+    def sessions(self) -> list[Session]:
+        return sorted(self._sessions.values(), key=lambda session: (session.created_at, session.value))
+
+    def add_session(self, session: Session) -> None:
+        self._sessions[session.value] = session
+
+    def see_session(self, value: str, at: float) -> None:
+        if value in self._sessions:
+            self._sessions[value] = replace(self._sessions[value], seen_at=at)
+
+    def end_session(self, value: str) -> None:
+        self._sessions.pop(value, None)
+
+    def forget_sessions(self, expired: float, idle: float) -> None:
+        kept = [one for one in self._sessions.values() if one.expires_at > expired and one.seen_at >= idle]
+        self._sessions = {one.value: one for one in kept}
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from levers.errors import StorageError
 from levers.studies.storage.chain import NOTHING, digest_of
 
-SCHEMA = "0003"
+SCHEMA = "0004"
 """The migration that these tables are at."""
 VERSION_TABLE = "levers_schema"
 """The table in which Alembic keeps the migration that a database is at."""
@@ -98,6 +98,18 @@ tokens = Table(
     Column("digest", String(64), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double, nullable=True),
+    Column("expires_at", Double, nullable=True),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("value", _DIGEST, primary_key=True),  # the SHA-256 of the cookie's value
+    Column("token_id", String(16), ForeignKey("tokens.id", ondelete="CASCADE"), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("digest", _DIGEST, nullable=False),  # of the row: one that somebody changed opens nothing
 )
 
 storage = Table(

@@ -16,6 +16,7 @@ from levers.errors import DamagedLogError, StorageError
 from levers.studies.storage.base import (
     Answer,
     Header,
+    Session,
     Snapshot,
     Storage,
     Stored,
@@ -32,6 +33,7 @@ from levers.studies.storage.schema import (
     check_schema,
     events,
     schema_of,
+    sessions,
     snapshots,
     storage,
     storage_row,
@@ -65,6 +67,7 @@ _ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.an
     answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
 _TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
+_SESSION = sa.select(sessions).where(sessions.c.value == sa.bindparam("wanted"))
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
 _ADD = {table.name: sa.insert(table) for table in (events, answers, snapshots)}
 
@@ -182,14 +185,20 @@ class SqlStorage(Storage):
             _keep_own_row(connection, own | {"tokens": total_of([token.row_digest], own["tokens"])})
 
     def revoke_token(self, token_id: str, at: float) -> bool:
+        return self._change_token(token_id, revoked_at=at)
+
+    def expire_token(self, token_id: str, at: float) -> bool:
+        return self._change_token(token_id, expires_at=at)
+
+    def _change_token(self, token_id: str, **changes: Any) -> bool:
         with self._changing() as connection:
             own = _own_row(connection, self.url)
             row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
             if row is None or row.revoked_at is not None:
                 return False
-            was, now = Token(*row), replace(Token(*row), revoked_at=at)
-            connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(revoked_at=at))
-            total = total_of([now.row_digest], without(own["tokens"], [was.row_digest]))
+            was = Token(*row)
+            connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(changes))
+            total = total_of([replace(was, **changes).row_digest], without(own["tokens"], [was.row_digest]))
             _keep_own_row(connection, own | {"tokens": total})
             return True
 
@@ -197,6 +206,38 @@ class SqlStorage(Storage):
         with self._reachable(), self._looking.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             self._check_file(connection)
             connection.execute(_TOKEN, {"wanted": "none"})
+
+    def session(self, value: str) -> Session | None:
+        with self._reading() as connection:
+            row = connection.execute(_SESSION, {"wanted": value}).one_or_none()
+        return None if row is None else _session(row)
+
+    def sessions(self) -> list[Session]:
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(sessions).order_by(sessions.c.created_at, sessions.c.value)).all()
+        return [session for session in map(_session, rows) if session is not None]
+
+    def add_session(self, session: Session) -> None:
+        with self._changing() as connection:
+            connection.execute(sa.insert(sessions).values(asdict(session) | {"digest": session.row_digest}))
+
+    def see_session(self, value: str, at: float) -> None:
+        with self._changing() as connection:
+            row = connection.execute(_SESSION, {"wanted": value}).one_or_none()
+            found = None if row is None else _session(row)
+            if found is not None:
+                now = replace(found, seen_at=at)
+                change = sa.update(sessions).where(sessions.c.value == value)
+                connection.execute(change.values(seen_at=at, digest=now.row_digest))
+
+    def end_session(self, value: str) -> None:
+        with self._changing() as connection:
+            connection.execute(sa.delete(sessions).where(sessions.c.value == value))
+
+    def forget_sessions(self, expired: float, idle: float) -> None:
+        with self._changing() as connection:
+            over = (sessions.c.expires_at <= expired) | (sessions.c.seen_at < idle)
+            connection.execute(sa.delete(sessions).where(over))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -243,6 +284,12 @@ class SqlStorage(Storage):
             raise StorageError(_does_not_answer(self.url, error)) from error
         except sqlite3.Error as error:  # while a connection is made
             raise StorageError(_does_not_answer(self.url, error)) from error
+
+
+def _session(row: sa.Row[Any]) -> Session | None:
+    """A session as it was written; None for a row that somebody changed since."""
+    found = Session(row.value, row.token_id, row.created_at, row.seen_at, row.expires_at)
+    return found if found.row_digest == row.digest else None
 
 
 def _own_row(connection: sa.Connection, url: str) -> dict[str, Any]:
