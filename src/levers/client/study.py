@@ -230,6 +230,11 @@ class RemoteStudy(AnyStudy):
         """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
 
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept."""
+        wanted = [_known(trial) for trial in trials]
+        return [int(number) for number in self._change("renew", trials=wanted, lease=_lease(lease))["trials"]]
+
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new. See `Study.tell_many`."""
         pairs = [(t, None if np.isnan(y) else y) for t, y in outcome_pairs(outcomes)]

@@ -19,6 +19,7 @@ from levers.core.space import Codes, Level
 from levers.core.validation import check_count, check_positive
 from levers.errors import (
     InvalidSettingError,
+    LateOutcomeError,
     NotFinishedError,
     ObservedLevelError,
     RepeatedKeyError,
@@ -37,6 +38,7 @@ from levers.studies.events import (
     Failed,
     Imported,
     Numbers,
+    Renewed,
     Told,
     Values,
     numbers,
@@ -52,6 +54,7 @@ from levers.studies.outcomes import (
     corrected_levels,
     new_outcomes,
     past_runs,
+    still_running,
     taken_levels,
     whole_numbers,
 )
@@ -305,6 +308,23 @@ class Study(AnyStudy):
                 transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
             return due
 
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept.
+
+        The others are not yours any more: told, given up, or out for longer than their lease and so with somebody else.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0)
+        >>> study.renew(study.ask(2, lease=60), lease=60)
+        [0, 1]
+        """
+        wanted, seconds = [trial_number(trial) for trial in trials], check_positive("lease", lease)
+        with self.writing() as transaction:
+            held = still_running(transaction.state, wanted)
+            if held.size:
+                transaction.write(Renewed(held, transaction.now + seconds))
+            return [int(number) for number in held]
+
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new.
 
@@ -336,7 +356,8 @@ class Study(AnyStudy):
             problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-                kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind: type[TrialError] = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind = kind if accepted.problems else LateOutcomeError
                 raise kind(f"{problems[0][1]}{more}; nothing was stored")
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:

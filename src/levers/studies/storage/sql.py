@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import StorageError
+from levers.errors import StorageError, UnreachableError
 from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.outage import is_outage
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -159,7 +160,8 @@ class SqlStorage(Storage):
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
-            raise StorageError(_does_not_answer(self.url, error)) from error
+            kind = UnreachableError if is_outage(error) else StorageError
+            raise kind(_does_not_answer(self.url, error)) from error
 
 
 class _Writing:
