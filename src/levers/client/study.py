@@ -135,6 +135,11 @@ class RemoteStudy(AnyStudy):
     def __repr__(self) -> str:
         return f"RemoteStudy({self.name!r}, {self._transport.url!r})"
 
+    @property
+    def address(self) -> str | None:
+        """Where it is kept: the address of the service, which never has the token in it."""
+        return self._transport.url
+
     @cached_property
     def spec(self) -> StudySpec:
         """What is asked for."""

@@ -16,9 +16,6 @@ from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage
 from levers.studies.study import Study
 
-WORKER = "levers.optimize"
-"""Who has the runs of a function. When the call is made again, it goes on with those that it had."""
-
 
 @overload
 def optimize(
@@ -37,6 +34,7 @@ def optimize(
     timeout: None = None,
     n_runs: None = None,
     until: None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict: ...
 
@@ -58,6 +56,7 @@ def optimize(
     timeout: float | None = None,
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict | None: ...
 
@@ -78,6 +77,7 @@ def optimize(
     timeout: float | None = None,
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict | None:
     """Find the assignment at which a noisy function is best, up to `tolerance`, except with `failure_prob`.
@@ -91,7 +91,8 @@ def optimize(
     With a `name` and a `storage`, as in `storage="sqlite:///levers.db"`, every run is kept as it is made, and the same
     call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
     as `Study.optimize` does: after `timeout` seconds, after `n_runs` runs of this call, or when `until(study)` is true.
-    It returns None then. Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception
+    It returns None then. A storage that is away is waited for, `patience` seconds long (ten minutes if not given), and
+    what was measured is kept in a journal on this machine until it is told; see `Study.optimize`. Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception
     has them, as `error.study`. Progress is shown in a terminal, if not said otherwise.
 
     >>> import numpy as np
@@ -122,7 +123,7 @@ def optimize(
     study = _begun(name or algorithm, space, storage, given)
     with _kept(study, in_memory=storage is None):
         return study.optimize(
-            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, worker=WORKER, progress=progress
+            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, patience=patience, progress=progress
         )
 
 
@@ -182,10 +183,7 @@ def _how_to_go_on(study: Study, in_memory: bool) -> str:
             f"{kept}, in the `study` of this exception. To go on in the same session: import sys; "
             "sys.last_value.study.optimize(fn). With name= and storage= runs outlive the session"
         )
-    return (
-        f"{kept}. To go on, make the same call again, or levers.load_study({study.name!r}, {where!r})"
-        f".optimize(fn, worker={WORKER!r})"
-    )
+    return f"{kept}. To go on, make the same call again, or levers.load_study({study.name!r}, {where!r}).optimize(fn)"
 
 
 def _numbers_of(fn: Callable[[Assignment], Returned]) -> Callable[[Assignment], Returned]:

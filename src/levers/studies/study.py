@@ -1,8 +1,8 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
 import copy
-import getpass
 import hashlib
+import os
 import threading
 import time
 import warnings
@@ -72,6 +72,7 @@ from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.transitions import (
     after_revision,
     continuing,
@@ -83,10 +84,9 @@ from levers.studies.transitions import (
     restating,
     revision,
 )
+from levers.studies.workers.names import login_name as login_name
 
 if TYPE_CHECKING:
-    import os
-
     import polars
 
     from levers.studies.analysis.expectation import Outlook
@@ -111,14 +111,6 @@ class TakenPast:
 
     n_imported: int
     flags: tuple[Surprise, ...]
-
-
-def login_name() -> str:
-    """Who works here, for the log."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
 
 
 MAX_KEY = 200
@@ -171,6 +163,14 @@ class Study(AnyStudy):
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.storage.url!r})"
+
+    @property
+    def address(self) -> str | None:
+        """Where it is kept, without any password, the same from whatever folder; None in memory."""
+        file = self.storage.url.removeprefix("sqlite:///")
+        if file != self.storage.url:
+            return f"sqlite:///{os.path.abspath(file)}"
+        return None if isinstance(self.storage, MemoryStorage) else self.storage.url
 
     @property
     def state(self) -> StudyState:
