@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError, TimeoutError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 _SQLITE = {5: "busy", 6: "locked", 10: "input or output failed", 13: "the disk is full", 14: "cannot open the file"}
 """SQLite's primary result codes (https://www.sqlite.org/rescode.html) of what another moment may mend."""
@@ -22,7 +23,7 @@ def is_outage(error: SQLAlchemyError) -> bool:
     ...     is_outage(error)
     True
     """
-    if isinstance(error, TimeoutError):  # all connections were taken for too long
+    if isinstance(error, PoolTimeoutError):  # all connections were taken for too long
         return True
     if not isinstance(error, DBAPIError):
         return False

@@ -1,7 +1,7 @@
 """What a worker has measured and not yet told, in a small file on its own disk.
 
-An outcome is on disk before it is told, and is marked once the study has it. So it outlives the worker, and a storage or
-a service that is away. The next worker of that name, or `levers journal send`, tells what is left.
+An outcome is on disk before it is told, and is marked once the study has it. So it outlives the worker, and a storage
+or a service that is away. The next worker on this machine, or `levers journal send`, tells what is left.
 
 A journal is lines of JSON: what it is for, then what happened, the latest last. A line that was cut off by a crash is
 left out. One worker has it at a time, by a lock on the file that ends with the process.

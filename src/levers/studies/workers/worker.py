@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from levers.core.space import Level
@@ -204,19 +205,20 @@ class Worker:
         except UnreachableError as error:
             self._note_away(error)
             return None
-        if self._away_since is not None:
-            log.warning("%s answers again after %.0f s", self.study.name, time.monotonic() - self._away_since)
-            self._away_since, self._pause = None, _SHORTEST_PAUSE
+        self._note_back()
         return found
 
     def patiently(self, act: Callable[[], T]) -> T:
         """Do something with the study, and wait for it as long as there is patience."""
         while True:
-            done: list[T] = []
-            self.attempt(lambda: done.append(act()))
-            if done:
-                return done[0]
-            self.pause()
+            try:
+                found = act()
+            except UnreachableError as error:
+                self._note_away(error)
+                self.pause()
+            else:
+                self._note_back()
+                return found
 
     def pause(self) -> None:
         """Sleep until a study that is away should be tried again."""
@@ -248,14 +250,12 @@ class Worker:
             self.patiently(self._send)
         if self.name is None:
             return
-        name = self.name
-        mine = self.patiently(lambda: self.study.running(name))
+        mine = self.patiently(partial(self.study.running, self.name))
         for other in adopts:
-            theirs = self.patiently(lambda other=other: self.study.running(other))  # type: ignore[misc]
+            theirs = self.patiently(partial(self.study.running, other))
             mine += [trial for trial in theirs if trial.deadline is None]
         if mine and self.lease is not None:
-            lease = self.lease
-            kept = set(self.patiently(lambda: self.study.renew(mine, lease=lease)))
+            kept = set(self.patiently(partial(self.study.renew, mine, lease=self.lease)))
             mine = [trial for trial in mine if trial.number in kept]
         self._hold(mine)
         self.left = mine
@@ -271,7 +271,7 @@ class Worker:
             try:
                 with Journal.open(other, self.journal.path and self.journal.path.parent) as journal:
                     if journal.unsent:
-                        self.patiently(lambda journal=journal: send(self.study, journal))  # type: ignore[misc]
+                        self.patiently(partial(send, self.study, journal))
             except (BusyWorkerError, JournalError):
                 continue
 
@@ -312,6 +312,11 @@ class Worker:
         self._made.clear()
         return refused
 
+    def _note_back(self) -> None:
+        if self._away_since is not None:
+            log.warning("%s answers again after %.0f s", self.study.name, time.monotonic() - self._away_since)
+            self._away_since, self._pause = None, _SHORTEST_PAUSE
+
     def _note_away(self, error: UnreachableError) -> None:
         now = time.monotonic()
         if self._away_since is None:
@@ -331,16 +336,14 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
     What the study has already, or does not need any more, is as good as told.
     """
     refused: dict[int, LeversError] = {}
-    numbers = [one for one in journal.unsent.values() if one.value is not None]
-    if len(numbers) > 1:
+    told = {one.trial: one.value for one in journal.unsent.values() if one.value is not None}
+    if len(told) > 1:
         try:
-            study.tell_many(
-                {one.trial: one.value for one in numbers if one.value is not None}, observed=_taken(numbers)
-            )
+            study.tell_many(told, observed=_taken(journal.unsent.values()))
         except (TrialError, InvalidOutcomeError):  # some of them: one by one says which
             pass
         else:
-            _mark(journal, [one.trial for one in numbers])
+            _mark(journal, list(told))
     for one in list(journal.unsent.values()):
         try:
             if one.value is None:
@@ -361,7 +364,7 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
     return refused
 
 
-def _taken(outcomes: Sequence[Outcome]) -> dict[int, Mapping[str, Level]] | None:
+def _taken(outcomes: Iterable[Outcome]) -> dict[int, Mapping[str, Level]] | None:
     return {one.trial: one.observed for one in outcomes if one.observed is not None} or None
 
 
