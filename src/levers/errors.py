@@ -179,6 +179,10 @@ class UnreachableError(StorageError):
     """A storage or a service does not answer now. Nothing is wrong with the request: it may be made again later."""
 
 
+class JournalError(LeversError):
+    """A worker's journal cannot be written, or does not have what was asked for."""
+
+
 class BusyWorkerError(LeversError):
     """A worker of that name is at work on the study already."""
 

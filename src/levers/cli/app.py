@@ -73,6 +73,7 @@ COMMANDS = {
     "delete": ("studies:delete", "Remove a study and everything that was told to it."),
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
+    "journal": ("journal:journal_app", "What workers on this machine have measured and not told yet."),
     "token": ("service:token_app", "Tokens for the service."),
     "storage": ("service:storage_app", "Look after a storage."),
 }

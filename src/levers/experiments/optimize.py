@@ -92,8 +92,10 @@ def optimize(
     call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
     as `Study.optimize` does: after `timeout` seconds, after `n_runs` runs of this call, or when `until(study)` is true.
     It returns None then. A storage that is away is waited for, `patience` seconds long (ten minutes if not given), and
-    what was measured is kept in a journal on this machine until it is told; see `Study.optimize`. Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception
-    has them, as `error.study`. Progress is shown in a terminal, if not said otherwise.
+    what was measured is kept in a journal on this machine until it is told; see `Study.optimize`.
+
+    Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception has them, as
+    `error.study`. Progress is shown in a terminal, if not said otherwise.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

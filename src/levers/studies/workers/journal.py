@@ -7,6 +7,7 @@ A journal is lines of JSON: what it is for, then what happened, the latest last.
 left out. One worker has it at a time, by a lock on the file that ends with the process.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -17,17 +18,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from levers.core.space import Level
-from levers.errors import BusyWorkerError, LeversError
+from levers.errors import BusyWorkerError, JournalError
 
 VARIABLE = "LEVERS_JOURNAL"
 FORMAT = 1
 SUFFIX = ".jsonl"
 COMPACT_BYTES = 1 << 16
 """A journal in which everything is told is emptied when it is larger than this."""
-
-
-class JournalError(LeversError):
-    """A journal cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class Journal:
         self.owner = owner
         self.path = path
         self._file = file
-        self._torn = False
+        self._n_whole = 0
         self.unsent: dict[int, Outcome] = {}
         """What is to be told, the oldest first."""
         self.rejected: dict[int, Outcome] = {}
@@ -125,6 +122,7 @@ class Journal:
             raise JournalError(f"the journal {path} cannot be written: {error.strerror or error}") from None
         made, data = cls(owner, path, file), file.read()
         made._read(data)
+        file.truncate(made._n_whole)
         if _owner_in(data) is None:
             made._write(_header(owner), sync=True)
         return made
@@ -178,21 +176,21 @@ class Journal:
         if self._file is None:
             return
         data = json.dumps(line, default=_plain).encode() + b"\n"
+        before = os.fstat(self._file.fileno()).st_size
         try:
-            if self._torn:  # what a crash cut off ends here, and the next line is a line of its own
-                data, self._torn = b"\n" + data, False
             if self._file.write(data) != len(data):
-                self._torn = True
-                raise OSError("the disk is full")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if sync:
                 os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(before)  # no half lines
             raise JournalError(f"the journal {self.path} cannot be written: {error.strerror or error}") from None
 
     def _read(self, data: bytes) -> None:
-        """Take in what the file has."""
+        """Take in what the file has; a last line without its end was cut off by a crash, and is no line."""
         lines = data.split(b"\n")
-        self._torn = bool(lines.pop())  # nothing follows the last end of a line, unless it was cut off
+        self._n_whole = len(data) - len(lines.pop())
         for line in lines:
             if line:
                 self._take(line)

@@ -19,6 +19,7 @@ from levers.core.validation import check_positive
 from levers.errors import (
     BusyWorkerError,
     InvalidOutcomeError,
+    JournalError,
     LateOutcomeError,
     LeversError,
     ObservedLevelError,
@@ -28,7 +29,7 @@ from levers.errors import (
 )
 from levers.studies.state import Trial
 from levers.studies.workers.heartbeat import Heartbeat
-from levers.studies.workers.journal import Journal, JournalError, Outcome, Owner, journals
+from levers.studies.workers.journal import Journal, Outcome, Owner, journals
 from levers.studies.workers.names import worker_name
 
 LEASE = 60.0
