@@ -38,7 +38,7 @@ PATIENCE = 600.0
 """Seconds for which a storage or a service may be away before a worker gives up."""
 MOST_WORKERS = 1_000
 """Workers of one study and one user on one machine."""
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger("levers")
 T = TypeVar("T")
 
