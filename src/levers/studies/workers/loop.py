@@ -82,7 +82,8 @@ def work(
                     advance(trial)
                     if failures >= limits.max_failures:
                         raise StudyError(
-                            f"the last {failures} runs gave no outcome; mend the function, then go on. The last: {why}"
+                            f"the last {failures} runs gave no outcome, so no more are made; mend what is wrong, then "
+                            f"go on. The last one: {why}"
                         )
         except BaseException:
             for future, trial in under_way.items():
@@ -156,7 +157,8 @@ def _finish(worker: Worker, trial: Trial, future: "Future[Returned]") -> str | N
         return str(error)
     except BaseException as error:
         with suppress(UnreachableError):
-            worker.failed(trial, f"{type(error).__name__}: {error}")
+            stopped = isinstance(error, KeyboardInterrupt)
+            worker.failed(trial, "stopped" if stopped else f"{type(error).__name__}: {error}")
         raise
     try:
         worker.measured(trial, value, observed)
