@@ -37,7 +37,8 @@ from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.studies.study import Study
 from levers.studies.workers.heartbeat import Heartbeat
 from levers.studies.workers.journal import Journal, Outcome, Owner, journals
-from levers.studies.workers.worker import Worker, worker_name
+from levers.studies.workers.names import worker_name
+from levers.studies.workers.worker import Worker
 
 SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1]}
 SETTINGS: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 3}

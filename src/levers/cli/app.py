@@ -24,6 +24,7 @@ COMMANDS = {
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
     "create": ("studies:create", "Begin a study."),
     "studies": ("studies:studies", "List the studies."),
+    "run": ("run:run", "Tune a command: run what the study asks for, tell it, and end with the verdict."),
     "ask": (
         "runs:ask",
         "Get runs to make, as a sheet to fill in or on the screen. Their order is random on purpose: keep it.",

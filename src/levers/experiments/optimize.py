@@ -1,7 +1,7 @@
 """Optimise any Python function of an assignment."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from typing import Any, overload
@@ -141,18 +141,29 @@ def _begun(
     wanted = create_study(name, space, **given).spec
     if given["seed"] is None:
         wanted = replace(wanted, seed=found.spec.seed)
-    before, now = _settings(found.spec), _settings(wanted)
-    differ = [
-        key if key in _LONG else f"{key} was {before.get(key)!r} and is {now.get(key)!r} here"
-        for key in {**before, **now}
-        if before.get(key) != now.get(key)
-    ]
+    differ = differences(found.spec, wanted)
     if differ:
         raise StudyError(
             f"the study {name!r} in {found.storage.url} was begun with other settings: {', '.join(differ)}; take "
             f"another name, or go on with it as it is: levers.load_study({name!r}, ...).optimize(fn)"
         )
     return found
+
+
+def differences(found: StudySpec, wanted: StudySpec, only: Container[str] | None = None) -> list[str]:
+    """What a study was asked for and what is wanted of it now, where they differ; `only` names what to look at.
+
+    >>> from levers.studies.spec import StudySpec
+    >>> space = Space.of({"heat": [1, 2]})
+    >>> differences(StudySpec(space, tolerance=0.5), StudySpec(space, tolerance=1.0))
+    ['tolerance was 0.5 and is 1.0 here']
+    """
+    before, now = _settings(found), _settings(wanted)
+    return [
+        key if key in _LONG else f"{key} was {before.get(key)!r} and is {now.get(key)!r} here"
+        for key in {**before, **now}
+        if before.get(key) != now.get(key) and (only is None or key in only)
+    ]
 
 
 _LONG = ("space", "forbidden", "merged")

@@ -75,8 +75,8 @@ def run_through_restarts(
     seconds = time.perf_counter() - began
     storage.close()
     problems = [f"worker {i} ended with code {one.exitcode}" for i, one in enumerate(crew) if one.exitcode]
-    notes = [line for i in range(workers) for line in (folder / f"measured-{i}").read_text().splitlines()]
-    measured = Counter(tuple(json.loads(line)) for line in notes)
+    lines = [line for i in range(workers) for line in (folder / f"measured-{i}").read_text().splitlines()]
+    measured = Counter(tuple(json.loads(line)) for line in lines)
     study = load_study("outage", storage)
     problems += _check(study, measured, runs, folder / "journals")
     n_runs = study.state.n_complete
