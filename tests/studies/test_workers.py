@@ -354,6 +354,20 @@ def test_a_storage_that_is_away_for_a_while(tmp_path: Path, caplog: pytest.LogCa
     storage.close()
 
 
+def test_a_storage_that_goes_away_when_the_last_run_was_told(tmp_path: Path) -> None:
+    storage = Away(parse_url(f"sqlite:///{tmp_path}/levers.db"))
+    study = levers.create_study("oven", SPACE, storage=storage, **SETTINGS)
+
+    def last(run: levers.Assignment) -> float:
+        storage.loses_answers = True
+        threading.Timer(0.3, lambda: setattr(storage, "away", False)).start()
+        return line(run)
+
+    assert study.optimize(last, n_runs=1, patience=60.0) is None
+    assert study.status().n_complete == 1
+    storage.close()
+
+
 def test_runs_whose_handing_out_was_not_answered_are_found(tmp_path: Path) -> None:
     storage = Away(parse_url(f"sqlite:///{tmp_path}/levers.db"))
     study = levers.create_study("oven", SPACE, storage=storage, **SETTINGS)

@@ -66,12 +66,12 @@ def work(
                 if not under_way:  # finished, the study is away, or others have the rest of the round
                     if worker.is_away:
                         worker.pause()
-                    elif worker.attempt(lambda: worker.study.is_finished):
-                        return True
-                    elif over and not worker.is_away:
-                        return False
-                    elif not worker.is_away:
-                        worker.attempt(waiting.wait)
+                    finished = worker.attempt(lambda: worker.study.is_finished)
+                    if finished is None or worker.journal.unsent:  # still away; or just back, and has to be told first
+                        continue
+                    if finished or over:
+                        return finished
+                    worker.attempt(waiting.wait)
                     continue
                 waiting.reset()
                 done, _ = wait(under_way, timeout=worker.until_next_try, return_when=FIRST_COMPLETED)
