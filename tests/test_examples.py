@@ -30,7 +30,8 @@ def test_examples_run(name: str, expected: str) -> None:
 
 def test_a_command_is_tuned(tmp_path: Path) -> None:
     folder = ROOT / "examples" / "tune_command"
-    words = ["run", "zlib", "--space", str(folder / "levers.toml"), "--goal", "minimize", "--budget", "9", "--seed", "1"]
+    settings = ["--goal", "minimize", "--budget", "9", "--seed", "1"]
+    words = ["run", "zlib", "--space", str(folder / "levers.toml"), *settings]
     command = [sys.executable, str(folder / "compress.py"), "{level}", "{memory}", "{strategy}", "{window}"]
     done = subprocess.run(
         [sys.executable, "-m", "levers.cli.app", *words, "--", *command],
