@@ -5,7 +5,6 @@ import signal
 import socket
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +14,7 @@ from harness.http_load import running_server
 from levers.cli.app import app
 from levers.errors import NoSuchTrialError, UnreachableError
 from levers.studies.state import TrialState
-from levers.studies.workers.journal import journals
+from levers.studies.workers.journal import Journal, Outcome, Owner, journals
 
 SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1]}
 
@@ -71,24 +70,20 @@ def test_a_service_that_is_away_for_a_while(database: str, caplog: pytest.LogCap
     assert journals() == []
 
 
-def test_what_is_unsent_is_sent_by_the_command(database: str, tmp_path: Path) -> None:
-    port = free_port()
+def test_what_is_unsent_is_sent_by_the_command(server: str, database: str) -> None:
     study = levers.create_study("oven", SPACE, budget=24, noise_sd=0.5, seed=3, storage=database)
-    with levers.Client(f"http://127.0.0.1:{port}", timeout=5.0, patience=0.2) as client:
-        with running_server(database, port=port) as server:
-
-            def breaks(run: levers.Assignment) -> float:
-                server.process.kill()
-                server.process.wait(30)
-                return line(run)
-
-            with pytest.raises(UnreachableError) as caught:
-                client.study("oven").optimize(breaks, patience=0.5)
-        assert "1 outcome is not told yet" in caught.value.__notes__[0]
-        with running_server(database, port=port):
-            sent = CliRunner().invoke(app, ["journal", "send"])
+    with levers.Client(server) as client:
+        trial = client.study("oven").ask(worker="ann")[0]
+    with Journal.open(Owner(server, "oven", study.status().created_at, "ann")) as journal:
+        journal.keep(Outcome(trial.number, 1.25, at=10.0))
+    sent = CliRunner().invoke(app, ["journal", "send"])
     assert sent.output == "1 outcome is told\n"
-    assert study.status().n_complete == 1
+    assert study.trial(trial.number).value == 1.25
+
+
+def test_a_service_that_does_not_answer_is_away() -> None:
+    with levers.Client(f"http://127.0.0.1:{free_port()}", patience=0.1) as client, pytest.raises(UnreachableError):
+        client.study("oven").ask()
 
 
 def test_a_lease_is_renewed_over_http(server: str, database: str) -> None:
