@@ -183,6 +183,16 @@ def test_a_run_that_somebody_stops() -> None:
         command(at())
 
 
+def test_a_setup_may_make_the_program(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    command = Command.of(
+        [str(made)], SPACE, setup=[f"printf '#!/bin/sh\\necho {{opt}}' > {made}; chmod +x {made}"], shell=True
+    )
+    assert command(at()) == 2.0
+    plain = Command.of([str(made)], SPACE, setup=["true"])
+    assert plain(at()) == 2.0
+
+
 def test_setup_warmup_and_times(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = Command.of(

@@ -59,8 +59,10 @@ class Command:
         template = Template.of(words, space, shell=shell)
         prepared = None if setup is None else Template.of(setup, space, shell=shell)
         for one in (template, prepared):
-            if one is not None and one.program is not None and shutil.which(one.program) is None:
-                raise InvalidSettingError(f"there is no program {one.program!r} that can be run here")
+            program = None if one is None else one.program
+            is_made = prepared is not None and one is template and program is not None and os.sep in program
+            if program is not None and not is_made and shutil.which(program) is None:
+                raise InvalidSettingError(f"there is no program {program!r} that can be run here")
         if warmup:
             check_count("warmup", warmup)
         if timeout is not None:
