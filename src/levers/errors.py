@@ -110,6 +110,14 @@ class ObservedLevelError(TrialError):
     """A run left levers alone, and which level each took was not told, or cannot be. Nothing was stored."""
 
 
+class LateOutcomeError(TrialError):
+    """An outcome that is not needed any more: its run was made and told by somebody else, or its round was given up."""
+
+
+class FailedRunError(LeversError):
+    """A run gave no outcome. A function that `optimize` calls raises this to say why: the run is made again."""
+
+
 class SurprisingOutcomesError(TrialError):
     """Outcomes are far from what the study's runs lead one to expect, and nobody has insisted. Nothing was stored.
 
@@ -176,6 +184,20 @@ class SheetError(LeversError):
 
 class StorageError(LeversError):
     """A storage cannot be reached, or was written by another version."""
+
+
+class UnreachableError(StorageError):
+    """A storage or a service does not answer now. Nothing is wrong with the request: it may be made again later."""
+
+
+class JournalError(LeversError):
+    """A worker's journal cannot be written, or does not have what was asked for."""
+
+
+class BusyWorkerError(LeversError):
+    """A worker of that name is at work on the study already."""
+
+    field = "worker"
 
 
 @contextmanager

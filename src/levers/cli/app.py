@@ -25,6 +25,7 @@ COMMANDS = {
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
     "create": ("studies:create", "Begin a study."),
     "studies": ("studies:studies", "List the studies."),
+    "run": ("run:run", "Tune a command: run what the study asks for, tell it, and end with the verdict."),
     "ask": (
         "runs:ask",
         "Get runs to make, as a sheet to fill in or on the screen. Their order is random on purpose: keep it.",
@@ -79,6 +80,7 @@ COMMANDS = {
     "delete": ("studies:delete", "Remove a study and everything that was told to it."),
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
+    "journal": ("journal:journal_app", "What workers on this machine have measured and not told yet."),
     "token": ("service:token_app", "Tokens for the service."),
     "storage": ("storage:storage_app", "Look after a storage: check, backup, restore, repair, upgrade."),
 }

@@ -134,6 +134,11 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     Example:
       levers verdict oven --format json
     """
+    say_verdict(at, output)
+
+
+def say_verdict(at: Reached, output: Format) -> None:
+    """Print the verdict; exit code 4 where it is in doubt."""
     study = at.study
     if not study.is_finished:
         raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")

@@ -139,6 +139,11 @@ class RemoteStudy(AnyStudy):
     def __repr__(self) -> str:
         return f"RemoteStudy({self.name!r}, {self._transport.url!r})"
 
+    @property
+    def address(self) -> str | None:
+        """Where it is kept: the address of the service, which never has the token in it."""
+        return self._transport.url
+
     @cached_property
     def spec(self) -> StudySpec:
         """What is asked for."""
@@ -249,6 +254,11 @@ class RemoteStudy(AnyStudy):
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
+
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept."""
+        wanted = [_known(trial) for trial in trials]
+        return [int(number) for number in self._change("renew", trials=wanted, lease=_lease(lease))["trials"]]
 
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new. See `Study.tell_many`."""

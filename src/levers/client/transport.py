@@ -21,6 +21,7 @@ from levers.errors import (
     StorageError,
     SurprisingOutcomesError,
     TokenError,
+    UnreachableError,
 )
 from levers.studies.outcomes import Surprise
 
@@ -124,7 +125,7 @@ class Transport:
                     return found if found.is_success else _fail(found)
                 problem = f"status {found.status_code}"
             if time.monotonic() + pause > until:
-                raise StorageError(
+                raise UnreachableError(
                     f"{self.url} does not answer ({problem}); is it running there? `levers dashboard` starts it, and "
                     "what was sent may be sent again"
                 )

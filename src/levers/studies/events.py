@@ -61,6 +61,15 @@ class Asked:
     deadline: float | None = None
 
 
+@serialisable("Renewed")
+@dataclass(frozen=True, eq=False)
+class Renewed:
+    """Trials that are still being run have a later deadline. Whoever had them, and since when, stays the same."""
+
+    trials: Numbers
+    deadline: float
+
+
 @serialisable("Told")
 @dataclass(frozen=True, eq=False)
 class Told:
@@ -185,6 +194,7 @@ Event: TypeAlias = (
     | Decided
     | Opened
     | Asked
+    | Renewed
     | Told
     | Failed
     | Expired

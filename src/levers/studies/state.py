@@ -370,6 +370,8 @@ class StudyState:
                 self._told(event, record.at)
             case events.Asked():
                 self._asked(event, record.at)
+            case events.Renewed():
+                self._renewed(event)
             case events.Decided():
                 self._decided(event)
             case events.Opened():
@@ -429,6 +431,15 @@ class StudyState:
         if new.size:
             self.fresh = int(new.max()) + 1
         self._forget_again()
+
+    def _renewed(self, event: events.Renewed) -> None:
+        """Each lease goes on as a new one, so that the entry with the old deadline holds nothing any more."""
+        held = self.trials.lease[event.trials]
+        for old in np.unique(held).tolist():
+            lease, trials = len(self.leases), event.trials[held == old]
+            self.leases.append(replace(self.leases[old], deadline=event.deadline))
+            self.trials.lease[trials] = lease
+            heapq.heappush(self.expiring, (event.deadline, lease, tuple(trials.tolist())))
 
     def _forget_again(self) -> None:
         while self.again and self.trials.state[self.again[0]] != TrialState.WAITING:

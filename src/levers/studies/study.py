@@ -1,8 +1,8 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
 import copy
-import getpass
 import hashlib
+import os
 import threading
 import time
 import warnings
@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
 from levers.core.space import Codes, Level
-from levers.core.validation import MAX_NAME, check_count, check_positive, check_text, visible
+from levers.core.validation import MAX_NAME, check_count, check_positive, check_text
 from levers.errors import (
     InvalidSettingError,
+    LateOutcomeError,
     NotFinishedError,
     ObservedLevelError,
     RepeatedKeyError,
@@ -39,6 +40,7 @@ from levers.studies.events import (
     Failed,
     Imported,
     Numbers,
+    Renewed,
     Told,
     Values,
     numbers,
@@ -54,6 +56,7 @@ from levers.studies.outcomes import (
     corrected_levels,
     new_outcomes,
     past_runs,
+    still_running,
     taken_levels,
     whole_numbers,
 )
@@ -74,6 +77,7 @@ from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.transitions import (
     after_revision,
     continuing,
@@ -85,10 +89,9 @@ from levers.studies.transitions import (
     restating,
     revision,
 )
+from levers.studies.workers.names import login_name as login_name
 
 if TYPE_CHECKING:
-    import os
-
     import polars
 
     from levers.studies.analysis.expectation import Outlook
@@ -111,14 +114,6 @@ class TakenPast:
 
     n_imported: int
     flags: tuple[Surprise, ...]
-
-
-def login_name() -> str:
-    """Who works here, for the log."""
-    try:
-        return visible(getpass.getuser())[:MAX_NAME]
-    except (OSError, KeyError):
-        return "unknown"
 
 
 MAX_KEY = 200
@@ -172,6 +167,14 @@ class Study(AnyStudy):
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.storage.url!r})"
+
+    @property
+    def address(self) -> str | None:
+        """Where it is kept, without any password, the same from whatever folder; None in memory."""
+        file = self.storage.url.removeprefix("sqlite:///")
+        if file != self.storage.url:
+            return f"sqlite:///{os.path.abspath(file)}"
+        return None if isinstance(self.storage, MemoryStorage) else self.storage.url
 
     @property
     def state(self) -> StudyState:
@@ -352,6 +355,23 @@ class Study(AnyStudy):
                     raise
                 self.decide(patient=True)
 
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept.
+
+        The others are not yours any more: told, given up, or out for longer than their lease and so with somebody else.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0)
+        >>> study.renew(study.ask(2, lease=60), lease=60)
+        [0, 1]
+        """
+        wanted, seconds = [trial_number(trial) for trial in trials], check_positive("lease", lease)
+        with self.writing() as transaction:
+            held = still_running(transaction.state, wanted)
+            if held.size:
+                transaction.write(Renewed(held, transaction.now + seconds))
+            return [int(number) for number in held]
+
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new.
 
@@ -383,7 +403,8 @@ class Study(AnyStudy):
             problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-                kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind: type[TrialError] = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind = kind if accepted.problems else LateOutcomeError
                 raise kind(f"{problems[0][1]}{more}; nothing was stored")
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:

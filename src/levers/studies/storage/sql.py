@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import DamagedLogError, StorageError
+from levers.errors import DamagedLogError, StorageError, UnreachableError
 from levers.studies.storage.base import (
     Answer,
     Header,
@@ -26,6 +26,7 @@ from levers.studies.storage.base import (
     no_such_study,
 )
 from levers.studies.storage.chain import total_of, without
+from levers.studies.storage.outage import is_outage
 from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
@@ -281,7 +282,8 @@ class SqlStorage(Storage):
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
-            raise StorageError(_does_not_answer(self.url, error)) from error
+            kind = UnreachableError if is_outage(error) else StorageError
+            raise kind(_does_not_answer(self.url, error)) from error
         except sqlite3.Error as error:  # while a connection is made
             raise StorageError(_does_not_answer(self.url, error)) from error
 
