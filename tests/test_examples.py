@@ -28,6 +28,24 @@ def test_examples_run(name: str, expected: str) -> None:
     assert expected in done.stdout
 
 
+def test_a_command_is_tuned(tmp_path: Path) -> None:
+    folder = ROOT / "examples" / "tune_command"
+    settings = ["--goal", "minimize", "--budget", "9", "--seed", "1"]
+    words = ["run", "zlib", "--space", str(folder / "levers.toml"), *settings]
+    command = [sys.executable, str(folder / "compress.py"), "{level}", "{memory}", "{strategy}", "{window}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "levers.cli.app", *words, "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode in (0, 4), done.stderr  # the text is another one every time, and may bring a doubt
+    assert "memory=" in done.stdout
+    assert "Runs: 9." in done.stdout
+
+
 def test_the_readmes_python_is_the_example() -> None:
     readme = (ROOT / "README.md").read_text()
     example = (ROOT / "examples" / "optimize_function.py").read_text()

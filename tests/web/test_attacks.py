@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 import levers
+from harness.markup import session_of
 from levers.errors import SheetError, StorageError
 from levers.studies.library import load_study
 from levers.studies.sheets.read import read_sheet
@@ -186,7 +187,7 @@ def test_pages_and_programs_are_told_when_the_storage_is_away(path: str) -> None
     storage = Away()
     oven(storage)
     web = client(Service(storage, needs_token=True))
-    web.cookies.set("levers_token", create_token(storage, "read"))
+    web.cookies.set("levers_session", session_of(storage, create_token(storage, "read")))
     assert web.get(path).status_code in (200, 404)
     storage.is_away = True
     away = web.get(path)

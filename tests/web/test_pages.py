@@ -148,7 +148,7 @@ def test_roles(storage: Storage) -> None:
     assert post(clients["write"], at("oven", "/delete"), {"typed_name": "oven"}).status_code == 403
     assert study.status().n_running == 0
     assert post(clients["write"], at("oven", "/ask"), {"n": "2"}).status_code == 200
-    assert {trial.worker for trial in study.running()} == {"the write"}
+    assert {trial.worker for trial in study.running()} == {f"the write (token {tokens['write'].split('_')[1]})"}
     assert post(clients["read"], "/logout").url.path == "/login"
     assert clients["read"].get("/").status_code == 401
     after = post(TestClient(make_app(Service(storage, needs_token=True))), "/login",
@@ -344,7 +344,7 @@ def test_a_number_of_runs_that_makes_no_sense(client: TestClient, storage: Stora
     assert study.status().n_running == 0
 
 
-def test_hostile_names_stay_text(client: TestClient, storage: Storage) -> None:
+def test_hostile_names_stay_text(client: TestClient, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [HOSTILE, "a/b", "100 %", "новое", "?x=1#y", "a;b", '"', "new"]
     for name in names:
         oven(storage, name)
@@ -357,6 +357,7 @@ def test_hostile_names_stay_text(client: TestClient, storage: Storage) -> None:
     for link in re.findall(r'href="(/studies/[^"]+)"', listed):
         assert client.get(link).status_code == 200
     assert client.get(f"/?q={quote('<img')}").text.count("data-study=") == 1
+    monkeypatch.setattr("levers.core.space.half_character", lambda text: None)  # as in studies of before it was refused
     many = create_study(
         "many", {"m": list(range(1000)), "n\ud800": ["a", "b\0"]}, tolerance=1.0, noise_sd=1.0, storage=storage
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
+from levers.core.validation import half_character
 from levers.errors import InvalidSpaceError, raise_together
 
 Level: TypeAlias = str | int | float | bool
@@ -260,6 +261,8 @@ def _factor_problems(factor: Factor) -> list[str]:
     problems = []
     if not isinstance(factor.name, str) or not factor.name.strip():
         problems.append(f"a factor's name must be a text that is not blank, not {factor.name!r}")
+    elif half_character(factor.name):
+        problems.append(f"a factor's name has half a character, {half_character(factor.name)}; remove it")
     if not factor.levels:
         return [*problems, f"factor {factor.name!r} has no levels; give it at least two"]
     for level in factor.levels:
@@ -267,6 +270,8 @@ def _factor_problems(factor: Factor) -> list[str]:
             problems.append(f"factor {factor.name!r} has level {level!r}; levels are texts, numbers or booleans")
         elif isinstance(level, str) and not level.strip():
             problems.append(f"factor {factor.name!r} has an empty level; give it a name or remove it")
+        elif isinstance(level, str) and half_character(level):
+            problems.append(f"factor {factor.name!r} has level {level!r}, which has half a character; remove that")
         elif isinstance(level, float) and not math.isfinite(level):
             problems.append(f"factor {factor.name!r} has level {level!r}; levels must be finite")
     if len(factor.levels) > MAX_LEVELS:

@@ -257,6 +257,16 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
             raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
 
 
+def still_running(state: StudyState, trials: Sequence[int]) -> Numbers:
+    """Those of some trials that are with a worker, in order; a number that no trial has is refused."""
+    which = np.unique(np.array(trials, dtype=np.int64))
+    if which.size and not 0 <= which[0] <= which[-1] < state.trials.n_trials:
+        wrong = which[0] if which[0] < 0 else which[-1]
+        raise NoSuchTrialError(f"there is no trial {wrong}; trials are 0 to {state.trials.n_trials - 1}")
+    held: Numbers = which[state.trials.state[which] == TrialState.RUNNING]
+    return held
+
+
 def check_told(state: StudyState, trial: int) -> float:
     """The outcome of a trial; refuses one that has none."""
     if not 0 <= trial < state.trials.n_trials:

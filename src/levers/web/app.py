@@ -13,6 +13,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from levers.errors import LeversError, NoSuchStudyError
+from levers.web.access.head import HeadAsGet
 from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
@@ -23,10 +24,16 @@ from levers.web.security import API, METHODS, Guard, Metrics
 from levers.web.service import Service, log
 
 
-def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str | None = None) -> ASGIApp:
+def make_app(
+    service: Service,
+    hosts: tuple[str, ...] | None = None,
+    public: str | None = None,
+    proxies: tuple[str, ...] = (),
+) -> ASGIApp:
     """Everything that is served. `hosts` are the host names it answers to; None is any.
 
-    `public` is the address (https://lab.example.org) by which a proxy in front of it is called.
+    `public` is the address (https://lab.example.org) by which a proxy in front of it is called, and `proxies` are the
+    addresses of proxies on other machines, whose word about where a request comes from counts.
 
     >>> from levers.studies.storage.memory import MemoryStorage
     >>> app = make_app(Service(MemoryStorage()))
@@ -48,7 +55,7 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str
     app.include_router(api, prefix=API)
     _add_health(app, service, metrics)
     add_pages(app)
-    return Guard(app, service, hosts, metrics, public)
+    return Guard(HeadAsGet(app), service, hosts, metrics, public, proxies)
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -62,7 +69,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
     )
     def health() -> Any:
         """Whether the service and its storage answer."""
-        service.storage.token("none")
+        service.storage.ping()
         return JSONResponse({"status": "ok"})
 
     @app.get(
@@ -71,7 +78,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         operation_id="getMetrics",
         summary="Counts and times",
         response_class=Response,
-        responses={**responses(only=(401, 403, 421, 503)), 200: {"content": {"text/plain": {}}}},
+        responses={**responses(only=(401, 403, 421, 429, 503)), 200: {"content": {"text/plain": {}}}},
         dependencies=[Depends(bearer)],
     )
     def counts(request: Request) -> Any:
@@ -127,4 +134,5 @@ def _methods(request: Request) -> list[str]:
     """What may be done at an address: the router itself only says what the first route that matches can."""
     scopes = {method: {**request.scope, "method": method} for method in METHODS}
     routes = request.app.router.routes
-    return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return [m for m in METHODS if m in found or (m == "HEAD" and "GET" in found)]

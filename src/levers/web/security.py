@@ -7,9 +7,10 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator
-from typing import Annotated
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import quote, unquote_to_bytes
 
 from anyio import move_on_after, to_thread
 from fastapi import Depends, Request, Response
@@ -19,8 +20,10 @@ from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError
+from levers.web.access.network import LOOPBACK as LOOPBACK
+from levers.web.access.network import Network
 from levers.web.errors import RefusedError, message_of
-from levers.web.service import Service, log
+from levers.web.service import Service, is_secure, log
 
 COOKIE = "levers_form"
 """Holds a random value that every form of a page repeats: another site can make a browser send neither."""
@@ -33,29 +36,39 @@ def form_token(request: Request) -> str:
     """The value for the forms of this page: the browser's, or a new one of 256 random bits."""
     state = request.scope.setdefault("levers.state", {})
     if "form" not in state:
-        known = request.cookies.get(COOKIE, "")
+        known = request.cookies.get(form_cookie(request), "")
         state["form"] = known if len(known) == 43 and known.isascii() else secrets.token_urlsafe(32)
     return str(state["form"])
 
 
 def renew_cookies(request: Request, answer: Response) -> None:
     """Give the browser the value that the page's forms repeat; the message of a redirect was shown, so forget it."""
-    if request.cookies.get(COOKIE) != form_token(request):
-        set_cookie(request, answer, COOKIE, form_token(request))
+    if request.cookies.get(form_cookie(request)) != form_token(request):
+        set_cookie(request, answer, form_cookie(request), form_token(request))
     if _SAID in request.cookies:
-        answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+        drop_cookie(request, answer, _SAID)
+
+
+def form_cookie(request: Request) -> str:
+    """The name of the cookie with a form's value: over https no other host of the domain can set it."""
+    return f"__Host-{COOKIE}" if is_secure(request) else COOKIE
 
 
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     """A cookie that no script can read and no other site makes a browser send."""
-    encrypted = request.url.scheme == "https"
-    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=encrypted)
+    secure = is_secure(request)
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure)
+
+
+def drop_cookie(request: Request, answer: Response, name: str) -> None:
+    """Let the browser forget a cookie."""
+    answer.delete_cookie(name, httponly=True, samesite="strict", secure=is_secure(request))
 
 
 async def posted(request: Request) -> AsyncIterator[FormData]:
     """The fields of a form that has the value which the browser got with the page; any other is refused."""
     async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
-        known, given = request.cookies.get(COOKIE, ""), form.get(FIELD)
+        known, given = request.cookies.get(form_cookie(request), ""), form.get(FIELD)
         sent = given.encode("utf-8", "replace") if isinstance(given, str) else b""
         if not known or not hmac.compare_digest(known.encode(), sent):
             why = "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
@@ -154,9 +167,10 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # where, and how much, people without a token may send
 BODY_SECONDS = 120
 """How long a request may take to arrive."""
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 API = "/api/v1"
+ENDS = "levers-token-expires"
+"""The header of every answer to a token in its last week: when it ends."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -197,20 +211,25 @@ class Guard:
     """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
 
     def __init__(
-        self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, metrics: Metrics, public: str | None = None
+        self,
+        app: ASGIApp,
+        service: Service,
+        hosts: tuple[str, ...] | None,
+        metrics: Metrics,
+        public: str | None = None,
+        proxies: tuple[str, ...] = (),
     ) -> None:
         self._app, self._service, self._metrics = app, service, metrics
-        self._public = None if public is None else public.rstrip("/")
-        self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
+        self._network = Network.of(hosts, public, proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, answered = time.perf_counter(), _Answered(send)
         # routes get the path by parts; the raw path stays as it came
-        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
+        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": self._network.seen(scope)}
+        began, answered = time.perf_counter(), _Answered(send, inner["levers.state"])
         try:
             self._check(scope)
             if self._service.needs_token and _brings_much(scope) and inner["path"] not in _OPEN:
@@ -221,24 +240,26 @@ class Guard:
             status, message = _outcome(error, inner)
             if answered.status is None:  # an answer that has begun cannot become another
                 told = {"kind": "Refused" if status < 500 else "Internal", "message": message}
-                headers = {"www-authenticate": "Bearer"} if status == 401 else None
+                headers = {"www-authenticate": "Bearer"} if status == 401 else dict(getattr(error, "headers", {}))
                 await JSONResponse({"error": told}, status, headers)(inner, receive, answered)
         finally:
             seconds, status = time.perf_counter() - began, answered.status or 499
             self._metrics.observe(inner, status, seconds)
-            token = inner["levers.state"].get("token") or "-"
-            log.info("%s %s %d %.1f ms token=%s", scope["method"], raw_path(scope), status, 1000 * seconds, token)
+            token, caller = inner["levers.state"].get("token") or "-", inner["levers.state"]["caller"]
+            took = f"{status} {1000 * seconds:.1f} ms token={token} from={caller}"
+            log.info("%s %s %s", scope["method"], raw_path(scope), took)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._hosts is not None and host.rsplit(":", 1)[0] not in self._hosts and host not in self._hosts:
-            # a page of somebody else's can make its own name point to a loopback address
-            raise RefusedError(421, "this service answers to the addresses of this machine only")
+        if not self._network.answers_to(host):
+            # a page of somebody else's can make its own name point here, and then read what this service answers
+            how = f"if {host[:100]!r} is one of them, start it with --allow-host" if host else "the request names none"
+            raise RefusedError(421, f"this service answers to the names of this machine only; {how}")
         if scope["method"] in _SAFE:
             return
         origin = headers.get("origin")
-        own = origin is None or origin == self._public or origin.partition("://")[2] == host
+        own = origin is None or self._network.is_own_origin(origin, host)
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or not own:
             raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
 
@@ -283,8 +304,8 @@ def _brings_much(scope: Scope) -> bool:
 class _Answered:
     """Passes an answer on with the headers that every answer has, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, state: Mapping[str, Any]) -> None:
+        self._send, self._state = send, state
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -294,6 +315,8 @@ class _Answered:
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
+            if "token_ends" in self._state:
+                headers[ENDS] = datetime.fromtimestamp(self._state["token_ends"], UTC).isoformat(timespec="seconds")
         await self._send(message)
 
 

@@ -5,7 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 import uvicorn
@@ -18,9 +18,9 @@ from levers.errors import InvalidSettingError
 from levers.studies.library import create_study
 from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import active_tokens
+from levers.web.access.network import allowed_hosts, proxy_networks
 from levers.web.app import make_app
 from levers.web.pages.site import environment
-from levers.web.security import LOOPBACK
 from levers.web.service import Limits, Service
 
 
@@ -54,6 +54,10 @@ class Address:
     key: str | None = None
     public: str | None = None
     """How a proxy in front of the service is called, such as https://lab.example.org."""
+    hosts: tuple[str, ...] = ()
+    """More names that the service answers to."""
+    proxies: tuple[str, ...] = ()
+    """Addresses of proxies on other machines."""
 
     @property
     def is_loopback(self) -> bool:
@@ -74,6 +78,18 @@ class Address:
         """As a browser wants it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+
+
+def check_network(host: str, hosts: tuple[str, ...], proxies: tuple[str, ...]) -> None:
+    """Refuse names of hosts and addresses of proxies that make no sense, before anything is opened.
+
+    >>> check_network("127.0.0.1", ("https://lab.example.org",), ())
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: a host is a name such as lab.example.org, without https:// or /, not \
+'https://lab.example.org'
+    """
+    allowed_hosts(host, False, hosts)
+    proxy_networks(proxies)
 
 
 def new_service(
@@ -102,10 +118,11 @@ class Server(uvicorn.Server):
         on_ready: Callable[[str], None] | None = None,
         app_of: Callable[..., ASGIApp] = make_app,
     ) -> None:
-        hosts = (*LOOPBACK, address.host) if address.is_loopback else None
+        hosts = allowed_hosts(address.host, address.is_loopback, address.hosts)
         super().__init__(
             uvicorn.Config(
-                app_of(service, hosts, address.public),
+                app_of(service, hosts, address.public, address.proxies),
+                proxy_headers=False,  # the guard believes them of the proxies that it was told of
                 host=address.host,
                 port=address.port,
                 log_config=None,
@@ -126,7 +143,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._on_ready is not None:
             port = self.servers[0].sockets[0].getsockname()[1] if self.servers else self._address.port
-            self._on_ready(Address(self._address.host, port, self._address.certificate).url)
+            self._on_ready(replace(self._address, port=port).url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop taking requests and finish those under way."""

@@ -85,6 +85,7 @@ def listed(values: Sequence[object], most: int = 12) -> str:
     return some if len(values) <= most else f"{some} and {len(values) - most} more"
 
 
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _FORMULA = re.compile(r"'*(?:\s*[=+\-@]| *[\t\r\n])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _PIECE = 1 << 24
@@ -134,6 +135,15 @@ def neutral(text: str) -> str:
     ("'=1+1", 'low')
     """
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def printed(text: str) -> str:
+    """A text in a table that is printed as CSV: `neutral`, but a number stays one. `plain` undoes it.
+
+    >>> printed("=1+1"), printed("-5"), printed("-5 bar")
+    ("'=1+1", '-5', "'-5 bar")
+    """
+    return text if _PLAIN_NUMBER.fullmatch(text) else neutral(text)
 
 
 def plain(text: str) -> str:

@@ -18,6 +18,7 @@ from levers.web.api.deps import (
     Name,
     Offset,
     answer,
+    body_text,
     of_study,
     once,
     operation,
@@ -78,7 +79,7 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
         given: dict[str, Any] = {**settings, **body.options}
         return create_study(body.name, space_of(body.factors), storage=service.storage, who=who, **given)
 
-    return _created(request, key, f"create {body.model_dump_json()}", body.name, make)
+    return _created(request, key, f"create {body_text(body)}", body.name, make)
 
 
 @of_study(router.get, "", "getStudy", "What a study is asked to find", StudyShape)
@@ -100,7 +101,7 @@ def delete(request: Request, name: Name) -> Response:
 def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key = None) -> Response:
     """Under another name, in the same storage."""
     study, storage = study_of(request, name, "admin"), service_of(request).storage
-    what = f"copy {study.name} {body.model_dump_json()}"
+    what = f"copy {study.name} {body_text(body)}"
     return _created(request, key, what, body.name, lambda: copy_study(study.name, body.name, storage))
 
 
@@ -121,7 +122,7 @@ def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: K
             study.name, body.name, body.factors, storage, budget=body.budget, seed=body.seed, who=study.who
         )
 
-    return _created(request, key, f"merge {study.name} {body.model_dump_json()}", body.name, make)
+    return _created(request, key, f"merge {study.name} {body_text(body)}", body.name, make)
 
 
 def space_of(factors: dict[str, list[Level]] | list[FactorIn] | list[int]) -> Space:

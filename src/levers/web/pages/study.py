@@ -317,6 +317,7 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
 
     def still_allowed() -> None:
         request.scope["levers.state"].pop("access", None)  # ask the storage, not what it said when this began
+        request.scope["levers.state"]["only_watching"] = True
         service.study(request, name_of(name), "read")
 
     events = request.app.state.live.follow(study.name, seq, still_allowed)
