@@ -166,8 +166,9 @@ def test_a_whole_study_over_stdio(tmp_path: Path) -> None:
     assert (tmp_path / "oven.html").read_text().startswith("<!DOCTYPE html>")
     study = levers.load_study(name, storage)  # and everything is there for everybody else
     assert study.verdict().assignment["heat"] == "high"
-    assert {entry.who.endswith("(agent)") for entry in study.log()} == {True}
-    assert any("the door was open" in entry.what for entry in study.log())
+    done = [entry for entry in study.log() if entry.what.startswith(("created", "asked", "told", "trial"))]
+    assert {entry.who.endswith("(agent)") for entry in done} == {True}  # what follows from it, the server decides
+    assert any("the door was open" in entry.what for entry in done)
 
 
 def planned_here() -> dict[str, Any]:
