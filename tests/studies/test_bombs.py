@@ -70,17 +70,25 @@ def test_a_part_is_counted_as_it_is_unpacked(tmp_path: Path, monkeypatch: pytest
         read_sheet(with_part(tmp_path, "xl/styles.xml", formats), SPACE)
 
 
-@pytest.mark.parametrize("part", ["xl/sharedStrings.xml", "xl/styles.xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"])
+@pytest.mark.parametrize(
+    "part", ["xl/sharedStrings.xml", "xl/styles.xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml"]
+)
 def test_definitions_of_entities_are_refused_in_every_part(part: str, tmp_path: Path) -> None:
     laughs = f'<!DOCTYPE x [<!ENTITY a "lol">]><sst {NAMES}><si><t>&a;</t></si></sst>'
     with pytest.raises(SheetError, match="defines names"):
         read_sheet(with_part(tmp_path, part, laughs), SPACE)
 
 
+def test_a_value_of_megabytes_is_refused(tmp_path: Path) -> None:
+    sheet = f'<worksheet {NAMES}><sheetData note="{" " * (6 << 20)}"/></worksheet>'
+    with pytest.raises(SheetError, match="a value of megabytes"):
+        read_sheet(with_part(tmp_path, "xl/worksheets/sheet1.xml", sheet), SPACE)
+
+
 @pytest.mark.parametrize("place", ["ZZZZ1", "XFE1", "A0x", "1"])
 def test_cells_where_no_sheet_has_any(place: str, tmp_path: Path) -> None:
     cell = f'<worksheet {NAMES}><sheetData><row r="1"><c r="{place}"><v>1</v></c></row></sheetData></worksheet>'
-    with pytest.raises(SheetError, match="which no sheet has|columns"):
+    with pytest.raises(SheetError, match=r"which no sheet has|columns"):
         read_sheet(with_part(tmp_path, "xl/worksheets/sheet1.xml", cell), SPACE)
 
 
@@ -128,7 +136,7 @@ def test_combinations_look_up_a_lever_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['[factors]\nheat = [1' + "0" * 5_000 + ", 2]", '{"factors": {"heat": [' + "1" * 5_000 + ", 2]}}"]
+    "text", ["[factors]\nheat = [1" + "0" * 5_000 + ", 2]", '{"factors": {"heat": [' + "1" * 5_000 + ", 2]}}"]
 )
 def test_numbers_of_thousands_of_digits_are_refused(text: str) -> None:
     with pytest.raises(InvalidSpaceError, match="is not"):

@@ -17,9 +17,10 @@ from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
 from levers.web.errors import Problem, RefusedError, sendable
+from levers.web.limits.probe import Probe
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
-from levers.web.security import API, METHODS, Guard, Metrics
+from levers.web.security import API, METHODS, Guard, Metrics, check_role
 from levers.web.service import Service, log
 
 
@@ -52,6 +53,8 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    probe = Probe(service.storage)
+
     @app.get(
         "/health",
         tags=["service"],
@@ -60,9 +63,9 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         response_model=dict[str, str],
         responses=responses(only=(421, 503)),
     )
-    def health() -> Any:
-        """Whether the service and its storage answer."""
-        service.storage.token("none")
+    async def health() -> Any:
+        """Whether the service and its storage answer. It waits for nothing else, and for the storage not for long."""
+        await probe.check()
         return JSONResponse({"status": "ok"})
 
     @app.get(
@@ -117,7 +120,7 @@ async def _said(request: Request, problem: Problem) -> Response:
 def _access_first(request: Request, error: Exception) -> Exception:
     """What is wrong with a request is told to those who may ask; the framework looks at it before we do."""
     try:
-        request.app.state.service.access(request)
+        check_role(request.app.state.service, request)
     except (RefusedError, LeversError) as refused:
         return refused
     return error

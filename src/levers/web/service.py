@@ -3,38 +3,28 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
 from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
-from levers.studies.storage.base import Storage, no_such_study
+from levers.studies.storage.base import Storage, Stored, check_name, exists_already, no_such_study
 from levers.studies.storage.tokens import ROLES, find_token
 from levers.studies.study import Study, login_name
 from levers.web.errors import RefusedError
+from levers.web.limits import Limits as Limits
+from levers.web.limits.pool import Job, Pool, shared_pool
 
 COOKIE = "levers_token"
 """Holds a browser's token after it was typed in once."""
 
-MOST_SLOW, WAIT_SECONDS = 2, 20.0
-"""How many long computations run at once, and how long others wait for their turn."""
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger("levers.web")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a request may bring or take."""
-
-    body_bytes: int = 64 << 20
-    rows: int = 100_000
-    page_rows: int = 1_000
-    open_studies: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,6 @@ class Service:
         self._local = Access(login_name(), "admin")  # whoever comes without a token
         self._studies: OrderedDict[str, GroupCommit] = OrderedDict()
         self._lock = threading.Lock()
-        self._slow = threading.BoundedSemaphore(MOST_SLOW)
 
     def access(self, request: Request) -> Access:
         """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
@@ -160,15 +149,25 @@ class Service:
             message = f"the request is about {n:,} rows; at most {most:,} go at a time, so send it in parts"
             raise RefusedError(413, message)
 
-    @contextmanager
-    def slowly(self) -> Iterator[None]:
-        """For what takes seconds: a few at a time, so that asking for it often does not stop everybody else."""
-        if not self._slow.acquire(timeout=WAIT_SECONDS):
-            raise RefusedError(503, "too many long computations are under way; try again in a minute")
-        try:
-            yield
-        finally:
-            self._slow.release()
+    @property
+    def pool(self) -> Pool:
+        """The processes for what takes long."""
+        return shared_pool(self.limits)
+
+    def compute(self, request: Request, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Have something worked out in a process of its own, which ends when whoever asks has left."""
+        job = request.scope["levers.state"].get("job") or Job()
+        return self.pool.run(job, function, *args, **kwargs)
+
+    def check_new(self, name: str) -> None:
+        """Refuse a name that no new study can have, before anything is worked out for it."""
+        check_name(name)
+        if any(known == name for _, known in self.storage.names()):
+            raise exists_already(name)
+
+    def begin(self, name: str, records: list[Stored], who: str) -> Study:
+        """Keep a study whose first events were worked out elsewhere."""
+        return Study(name, self.storage, self.storage.create(name, records), who=who)
 
     def forget_deleted(self) -> None:
         """After an error that says that a study is gone: look the name up again next time, another may have it."""

@@ -449,6 +449,18 @@ def typed_number(text: str, what: str = "the outcome", *, decimal_comma: bool = 
     return value
 
 
+def typed_whole(text: str, what: str) -> int:
+    """A whole number that a person typed.
+
+    >>> typed_whole(" 24 ", "the number of runs")
+    24
+    """
+    plain_text = text.strip()
+    if not plain_text.isascii() or not plain_text.isdigit() or len(plain_text) > 15:
+        raise InvalidSettingError(f"{what} must be a whole number, not {plain_text[:60]!r}")
+    return int(plain_text)
+
+
 def _mask(series: "pl.Series") -> NDArray[np.bool_]:
     return np.asarray(series.to_numpy(), dtype=np.bool_)
 

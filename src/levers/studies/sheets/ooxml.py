@@ -26,7 +26,7 @@ MAX_FORMATS = 65_536
 """As many as Excel itself has of rows, columns and formats; of cells and texts, as many as fit into memory."""
 _SUSPECT_SIZE, _SUSPECT_RATIO = 50 << 20, 200  # honest sheets shrink ten to fifty times
 _SMALL_PART = 16 << 20  # the list of sheets, or the formats
-_PIECE = 1 << 18
+_PIECE, _LONGEST_TOKEN = 1 << 18, 4 << 20
 _SPACES = ("http://schemas.openxmlformats.org/spreadsheetml/2006/main", "http://purl.oclc.org/ooxml/spreadsheetml/main")
 _TAGS = {
     f"{space} {tag}": tag
@@ -107,6 +107,8 @@ def _parsed(
             if size > most:
                 raise SheetError(f"its part {name[:60]!r} unpacks to more than {most >> 20} MB; save the sheet as .csv")
             parser.Parse(piece, False)
+            if size - parser.CurrentByteIndex > _LONGEST_TOKEN:  # which is looked at again with every piece
+                raise SheetError(f"its part {name[:60]!r} has a name or a value of megabytes; save the sheet as .csv")
             yield
     parser.Parse(b"", True)
 

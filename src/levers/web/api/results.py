@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
-from levers.web.api.deps import Name, answer, of_study, service_of, study_of
+from levers.web.api.deps import Name, answer, of_study, study_of
 from levers.web.api.runs import CorrectionsMade, ExclusionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
@@ -139,8 +139,7 @@ def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
     outlying = {trial for doubt in views.doubts(state) for trial in doubt.trials}  # which would look like interactions
-    with service_of(request).slowly():
-        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
+    left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
     tested, suspected = (
         [PairShape.read(one, first=found.names[one.first], second=found.names[one.second]) for one in checks]
         for checks in (found.checks[:_MOST_PAIRS], found.suspects)
