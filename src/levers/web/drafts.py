@@ -26,6 +26,7 @@ from levers.studies.space_text import (
 )
 from levers.studies.spec import free_levers
 from levers.studies.storage.base import Stored
+from levers.web.limits.costs import check_cost
 
 ON_FORM = settings_of(FORM)
 ALTERNATIVES = {RUNS: ("budget", "tolerance"), NOISE: ("expected_noise", "noise_sd")}
@@ -45,6 +46,8 @@ READERS: Mapping[str, Callable[[str, str], Any]] = {
 }
 """How the text of a field is read, by the kind of setting; the others are read with the levers."""
 EMPTY_ROWS = 3
+MOST_PLANS = 12
+"""How many plans a page takes: one for each guess of the noise, and two for each assumption that may buy something."""
 
 
 @dataclass(frozen=True)
@@ -307,8 +310,8 @@ class PlanShown(NamedTuple):
     problems: dict[str, str]
 
 
-def plan_shown(draft: Draft, *, with_buys: bool = True) -> PlanShown:
-    """The plan for what was typed."""
+def plan_shown(draft: Draft, *, with_buys: bool = True, most_seconds: float = math.inf) -> PlanShown:
+    """The plan for what was typed, unless it takes longer than so many seconds."""
     found, buys, waiting = None, None, ""
     if not draft.rows and not draft.fields["table"]:
         waiting = "The plan appears here once there are levers with their levels, and how many runs you can make."
@@ -317,6 +320,7 @@ def plan_shown(draft: Draft, *, with_buys: bool = True) -> PlanShown:
     else:
         try:
             asked = question(given)
+            check_cost(asked.n_levels, most_seconds, MOST_PLANS if with_buys else len(GUESSES))
             found, buys = planned(asked), bought(asked) if with_buys else None
         except LeversError as error:
             waiting = str(error)

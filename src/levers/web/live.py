@@ -22,13 +22,7 @@ class Live:
     def __init__(self, service: Service, followers: Gauge) -> None:
         self._service = service
         self._followers = followers
-        self._n = 0
         self._looks: dict[str, tuple[float, asyncio.Task[int]]] = {}
-
-    def check_room(self) -> None:
-        """Refuse one more page than may follow: each holds a connection."""
-        if self._n >= self._service.limits.followers:
-            raise RefusedError(503, f"{self._n:,} pages follow studies already; load this one again", retry_after=30)
 
     async def follow(self, name: str, since: int, check: Callable[[], object]) -> AsyncIterator[str]:
         """Events, as text: `changed` with the place in the log, `gone` when the study was deleted.
@@ -36,7 +30,6 @@ class Live:
         `check` raises when whoever follows may not any more.
         """
         self._followers.inc()
-        self._n += 1
         try:
             yield "retry: 2000\n\n"
             last = checked = time.monotonic()
@@ -60,7 +53,6 @@ class Live:
                     yield ": still here\n\n"  # so that both ends notice when the other is gone
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            self._n -= 1
             self._followers.dec()
 
     async def _look(self, name: str) -> int:

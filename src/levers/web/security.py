@@ -21,7 +21,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError
 from levers.web.errors import RefusedError, message_of
-from levers.web.limits.admission import LARGE, SMALL, Body, Held, Place, lane_of, lanes, most_bytes, needed_role
+from levers.web.limits.admission import (
+    FOLLOWING,
+    LARGE,
+    SMALL,
+    Body,
+    Held,
+    Place,
+    lane_of,
+    lanes,
+    most_bytes,
+    needed_role,
+)
 from levers.web.limits.large import form_of
 from levers.web.limits.pool import Job
 from levers.web.service import Service, log
@@ -222,7 +233,7 @@ class Guard:
             self._check(scope)
             if body.check_stated():
                 if body.stated() > SMALL:  # who sends it is known before a byte of it is read
-                    await to_thread.run_sync(check_role, self._service, Request(inner))
+                    await self._check_role(Request(inner))
                 await self._with_body(inner, receive, answered, body)
             else:
                 await self._in_lane(inner, receive, answered)
@@ -270,11 +281,23 @@ class Guard:
         finally:
             watch.cancel()
 
+    async def _check_role(self, request: Request) -> None:
+        place = await self._lanes["roles"].take()
+        try:
+            await to_thread.run_sync(check_role, self._service, request)
+        finally:
+            place.give_back()
+
     async def _in_lane(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
-        lane = self._lanes.get(lane_of(scope["method"], scope["path"]))
-        if lane is not None:
-            answered.places.append(await lane.take())
-        await self._app(scope, receive, answered)
+        name = lane_of(scope["method"], scope["path"])
+        place = None if name == "" else await self._lanes[name].take()
+        if place is not None and name != FOLLOWING:
+            answered.places.append(place)
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            if place is not None:
+                place.give_back()
 
 
 async def _cancel_when_gone(receive: Receive, job: Job) -> None:

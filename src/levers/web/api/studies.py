@@ -28,6 +28,7 @@ from levers.web.api.deps import (
 )
 from levers.web.api.schemas import CopyTo, FactorIn, MergeTo, NewStudy, Page, PlanFor, StudyShape
 from levers.web.limits import jobs
+from levers.web.limits.costs import check_cost
 from levers.web.limits.large import LargeBodyRoute
 from levers.web.security import address, name_of
 from levers.web.service import log
@@ -79,9 +80,9 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
     def make() -> Study:
         service.check_new(body.name)
         given: dict[str, Any] = {**settings, **body.options, "who": who}
-        return service.begin(
-            body.name, service.compute(request, jobs.new_study, body.name, plain_factors(body.factors), given), who
-        )
+        factors = plain_factors(body.factors)
+        check_cost(jobs.sizes_of(factors), service.limits.computing_seconds)
+        return service.begin(body.name, service.compute(request, jobs.new_study, body.name, factors, given), who)
 
     return _created(request, key, f"create {body.model_dump_json()}", body.name, make)
 
@@ -177,9 +178,10 @@ def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
     if len(body.factors) > _MOST_FACTORS:
         raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")
     factors, settings = plain_factors(body.factors), body.settings()
-    sizes = {one if isinstance(one, int) else len(one[1]) for one in factors}
-    if settings["certificate"] == "proven" and sum(sizes) > _MOST_PROVEN:
+    sizes = jobs.sizes_of(factors)
+    if settings["certificate"] == "proven" and sum(set(sizes)) > _MOST_PROVEN:
         raise InvalidSettingError(
             "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
         )
+    check_cost(sizes, service_of(request).limits.computing_seconds)
     return answer(service_of(request).compute(request, jobs.plan_text, factors, settings))

@@ -23,6 +23,8 @@ SMALL = 16 << 10
 """A body so small that it costs less to read than to look up who sends it."""
 LARGE = 256 << 10
 """A body so large that it is not read where everybody's requests come in."""
+FOLLOWING = "following"
+"""The lane of pages that follow a study: they keep their places as long as they are there."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BYTES_A_SECOND = 1 << 19
 _ADMIN = re.compile(r"/studies|/demo|/studies/[^/]+/(?:copy|merge|delete)")
@@ -73,8 +75,10 @@ def lane_of(method: str, path: str) -> str:
     ('computing', 'changes', '')
     """
     plain = path.removeprefix(API)
-    if plain in _QUICK or plain.startswith("/static/") or (method in _SAFE and plain.endswith("/stream")):
+    if plain in _QUICK or plain.startswith("/static/"):
         return ""
+    if method in _SAFE and plain.endswith("/stream"):
+        return FOLLOWING
     if method in _SAFE:
         return "long reads" if _LONG_READ.fullmatch(plain) else "reads"
     if plain in ("/plan", "/studies") or plain.endswith("/merge"):
@@ -129,9 +133,11 @@ def lanes(limits: Limits) -> dict[str, Lane]:
     return {
         "computing": Lane(limits.workers + limits.waiting, 0, 0.0),
         "long reads": Lane(2, 50, 20.0),
-        "reads": Lane(32, 1_000, 30.0),
+        "reads": Lane(8, 1_000, 30.0),  # more threads would only take turns
         "changes": Lane(100, 2_000, 60.0),
         "large": Lane(1, 20, 20.0),
+        "roles": Lane(8, 2_000, 30.0),
+        FOLLOWING: Lane(limits.followers, 0, 0.0),
     }
 
 

@@ -6,6 +6,7 @@ all and of each address, and the seconds in which a connection neither brings a 
 
 import asyncio
 import contextlib
+import heapq
 import ipaddress
 import logging
 import time
@@ -21,6 +22,8 @@ _SWEEP_SECONDS = 1.0
 _SETTLED_SECONDS = 5.0
 """How long a request may take to arrive before it has to give way to new ones where there are too many."""
 _MOST_HEADERS = 100
+_MOST_PARTS, _LEAST_PART = 20_000, 256
+"""In how many chunks a body may come that are smaller on average than so many bytes."""
 _PHRASES = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 
 
@@ -80,13 +83,23 @@ class Connections:
         self._open.discard(one)
 
     def _make_room(self, new: "LimitedProtocol", among: "set[LimitedProtocol]") -> None:
+        """End some that do nothing: a tenth at a time, as looking for them takes a while where there are many."""
         now = time.monotonic()
-        others = among - {new}
-        idle = [one for one in others if one.is_idle]
-        slow = [one for one in others if one.is_arriving and now - one.since > _SETTLED_SECONDS]
-        if idle or slow:
-            min(idle or slow, key=lambda one: one.since).end()
-        else:
+        idle, slow = [], []
+        for one in among:
+            if one is new:
+                continue
+            if one.is_idle:
+                idle.append(one)
+            elif one.is_arriving and now - one.since > _SETTLED_SECONDS:
+                slow.append(one)
+        # those that never brought a request go first
+        found = heapq.nsmallest(max(self.most // 10, 1), idle, key=lambda one: (one.cycle is not None, one.since))
+        found = found or heapq.nsmallest(max(self.most // 10, 1), slow, key=lambda one: one.since)
+        for one in found:
+            self._open.discard(one)
+            one.end()
+        if not found:
             new.refuse(503, "there are too many connections; try again in a moment")
 
     def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -109,6 +122,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._all = connections
         self._unused = 0  # bytes since the last that made a request, or a part of its body
+        self._n_parts = self._n_bytes = 0  # of the body that comes
         self._in_head = True
         self._refused = False
         self._unsent = 0
@@ -157,11 +171,15 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_large():
             raise ValueError("the head is too large")  # comes back as an error of the parser
         self._unused, self._in_head = 0, False
+        self._n_parts = self._n_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A part of a body has come."""
         self._unused = 0
+        self._n_parts, self._n_bytes = self._n_parts + 1, self._n_bytes + len(body)
+        if self._n_parts > _MOST_PARTS and self._n_bytes < _LEAST_PART * self._n_parts:
+            raise ValueError("the body comes in too many pieces")  # each costs as much as a large one
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -31,6 +31,15 @@ def space_of(factors: Factors) -> Space:
     return Space(named) if named else Space.sized([one for one in factors if isinstance(one, int)])
 
 
+def sizes_of(factors: Factors) -> list[int]:
+    """How many levels each has.
+
+    >>> sizes_of([("heat", ["low", "high"])]), sizes_of([2, 3])
+    ([2], [2, 3])
+    """
+    return [one if isinstance(one, int) else len(one[1]) for one in factors]
+
+
 def plan_text(factors: Factors, settings: Mapping[str, Any]) -> str:
     """A plan as JSON.
 
@@ -44,11 +53,11 @@ def plan_text(factors: Factors, settings: Mapping[str, Any]) -> str:
     return TypeAdapter(Plan).dump_json(plan(space_of(factors), **settings)).decode()
 
 
-def plan_of_draft(draft: "Draft", with_buys: bool) -> "PlanShown":
+def plan_of_draft(draft: "Draft", with_buys: bool, most_seconds: float) -> "PlanShown":
     """The plan for what was typed into the form."""
     from levers.web.drafts import plan_shown
 
-    return plan_shown(draft, with_buys=with_buys)
+    return plan_shown(draft, with_buys=with_buys, most_seconds=most_seconds)
 
 
 def study_of_draft(draft: "Draft", who: str) -> list[Stored] | dict[str, str]:

@@ -12,6 +12,8 @@ from typing import IO, Any
 from levers.errors import LeversError
 
 _LENGTH = 8
+_NICE = 10
+"""How much these processes give way to the one that answers requests."""
 
 
 def send(pipe: IO[bytes], data: bytes) -> None:
@@ -48,6 +50,8 @@ def main() -> None:
     path, most_bytes = pickle.loads(receive(jobs))
     sys.path[:] = path
     _limit_memory(most_bytes)
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(_NICE)
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_watch, args=(jobs, waiting), daemon=True).start()
     while True:

@@ -105,7 +105,8 @@ def _plan(request: Request, draft: Draft, *, keep_quiet: bool = False, with_buys
     if not draft.rows and not draft.fields["table"]:
         shown = plan_shown(draft, with_buys=with_buys)  # which needs no plan
     else:
-        shown = service_of(request).compute(request, jobs.plan_of_draft, draft, with_buys)
+        service = service_of(request)
+        shown = service.compute(request, jobs.plan_of_draft, draft, with_buys, service.limits.computing_seconds)
     if not keep_quiet:
         draft.problems.update(shown.problems)
     return {"planned": shown.planned, "buys": shown.buys, "waiting": shown.waiting}

@@ -308,7 +308,6 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
     study = await to_thread.run_sync(lambda: service.study(request, name_of(name), "read"))
     if service.stopping.is_set():
         raise RefusedError(503, "the service is stopping", retry_after=5)
-    request.app.state.live.check_room()
     last = request.headers.get("last-event-id", "")  # sent by a browser that connects again
     seq = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else since
 
