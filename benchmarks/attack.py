@@ -18,8 +18,9 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -125,27 +126,36 @@ class Target:
     address: str
     tokens: dict[str, str]
     seconds: float
+    answers: Counter[int] = field(default_factory=Counter)
 
     @property
     def host(self) -> str:
+        """The name of the machine."""
         return urlsplit(self.address).hostname or "127.0.0.1"
 
     @property
     def port(self) -> int:
+        """Where it listens."""
         return urlsplit(self.address).port or 80
 
     async def send(self, text: bytes) -> None:
-        with contextlib.suppress(OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, IndexError, ValueError):
-            await asyncio.wait_for(request(self.host, self.port, text), self.seconds)
+        """Send a request, and count what is answered; 0 stands for nothing."""
+        status = 0
+        with contextlib.suppress(OSError, EOFError, TimeoutError, IndexError, ValueError):
+            status, _ = await asyncio.wait_for(request(self.host, self.port, text), self.seconds)
+        self.answers[status] += 1
 
     def json(self, role: str, path: str, content: Any) -> bytes:
+        """A request of a program."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         return message("POST", f"/api/v1{path}", self.host, self.tokens[role], body, "application/json")
 
     def sheet(self, data: bytes, kind: str) -> bytes:
+        """A sheet that is handed in."""
         return message("PUT", "/api/v1/studies/oven/sheet", self.host, self.tokens["write"], data, kind)
 
     def form(self, role: str, path: str, fields: dict[str, str]) -> bytes:
+        """A form of a page."""
         body = urlencode({**fields, "form_token": FORM}).encode()
         made = message("POST", path, self.host, self.tokens[role], body, "application/x-www-form-urlencoded")
         return made.replace(b"\r\n", f"\r\nCookie: levers_form={FORM}\r\n".encode(), 1)
@@ -452,13 +462,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="levers-attack-") as folder:
         url, log = f"sqlite:///{folder}/levers.db", Path(folder) / "log"
         storage = open_storage(url)
+        small: dict[str, list[Any]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
         create_study("probed", {f"x{k}": [1, 2, 3] for k in range(6)}, budget=500_000, noise_sd=1.0, storage=storage)
-        create_study(
-            "oven", {"heat": ["low", "high"], "speed": [1, 2, 3]}, tolerance=0.5, noise_sd=1.0, storage=storage
-        )
-        wide = create_study(
-            "wide", {f"x{k}": [1, 2, 3] for k in range(200)}, budget=3_000, noise_sd=1.0, storage=storage
-        )
+        create_study("oven", small, tolerance=0.5, noise_sd=1.0, storage=storage)
+        levers_of_wide = {f"x{k}": [1, 2, 3] for k in range(200)}
+        wide = create_study("wide", levers_of_wide, budget=3_000, noise_sd=1.0, storage=storage)
         for _ in range(2):
             wide.tell_many((trial, float(trial.number % 7)) for trial in wide.ask(1_000))
         tokens = {role: create_token(storage, role) for role in ("read", "write", "admin")}
@@ -467,17 +475,17 @@ def main() -> None:
             os.dup2(file.fileno(), 2)  # where the service's log goes
         with running_server(url, "--require-token") as server:
             os.dup2(saved, 2)
-            target = Target(server.address, tokens, given.seconds)
-            print(
-                f"{'attack':18} {'health s':>9} {'tell s':>7} {'lost':>5} {'of':>6} {'MB':>6} {'log kB':>7}", flush=True
-            )
+            heads = ("health s", "tell s", "lost", "of", "MB", "log kB")
+            print(f"{'attack':18}" + "".join(f"{head:>9}" for head in heads) + "  answers", flush=True)
             for attack in chosen:
+                target = Target(server.address, tokens, given.seconds)
                 found, megabytes, logged = measure(attack, target, server.process.pid, log)
                 well = max(found.health, found.tell) <= MOST_SECONDS and not found.n_lost and found.n_tell
                 all_well &= bool(well)
-                n = found.n_health + 2 * found.n_tell
-                row = f"{attack.__name__:18} {found.health:9.3f} {found.tell:7.3f} {found.n_lost:5} {n:6} {megabytes:6}"
-                print(f"{row} {logged >> 10:7}{'' if well else '  <-- too slow, or lost'}", flush=True)
+                answers = " ".join(f"{n}x{status or 'none'}" for status, n in target.answers.most_common(4))
+                counts = (found.n_lost, found.n_health + 2 * found.n_tell, megabytes, logged >> 10)
+                row = f"{attack.__name__:18}{found.health:9.3f}{found.tell:9.3f}" + "".join(f"{n:9}" for n in counts)
+                print(f"{row}  {answers}{'' if well else '  <-- too slow, or lost'}", flush=True)
                 time.sleep(1)
         storage.close()
     sys.exit(0 if all_well else 1)

@@ -302,18 +302,6 @@ def test_metrics_tell_pages_from_the_api() -> None:
     assert 'route="/studies/{name}",status="200"} 1.0' in text
 
 
-def test_long_computations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("levers.web.service.WAIT_SECONDS", 0.05)
-    service = Service(MemoryStorage())
-    web = client(service)
-    wanted = {"factors": [2, 2], "tolerance": 0.5}
-    with service.slowly(), service.slowly():
-        busy = web.post("/api/v1/plan", json=wanted)
-        assert busy.status_code == 503
-        assert "try again" in busy.json()["error"]["message"]
-    assert web.post("/api/v1/plan", json=wanted).status_code == 200
-
-
 def test_a_token_for_a_study_does_not_open_a_new_one_of_its_name() -> None:
     storage = MemoryStorage()
     first = oven(storage)

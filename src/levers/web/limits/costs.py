@@ -29,8 +29,7 @@ def check_cost(n_levels: Sequence[int], most: float, n_plans: int = 1) -> None:
     seconds = n_plans * certificate_seconds(n_levels)
     if seconds > most:
         raise InvalidSettingError(
-            f"{len(n_levels):,} levers of {len(set(n_levels)):,} different numbers of levels take about {seconds:,.0f} s "
-            f"to compute, and the service gives {most:g} s to a request; give more levers the same number of levels, or "
-            "use levers in Python",
+            f"{len(n_levels):,} levers of {len(set(n_levels)):,} different sizes take about {seconds:,.0f} s, "
+            f"and the service gives a request {most:g} s; give more levers the same number, or use levers in Python",
             field="factors",
         )

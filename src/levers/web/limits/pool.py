@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar, cast
 
 from levers.web.errors import RefusedError
@@ -78,11 +79,35 @@ class Pool:
         self._all = [_Worker(limits) for _ in range(limits.workers)]
         for worker in reversed(self._all):
             self._free.put(worker)
-        self._n_waiting, self._lock = 0, threading.Lock()
+        self.n_taken, self._lock = 0, threading.Lock()
         self.is_closed = False
 
     def run(self, job: Job, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What a function gives, worked out in a process. What it raises on purpose is raised here."""
+        with self._taken():
+            kind, value = self._run(job, (function, args, kwargs))
+        if kind == "raised":
+            raise value
+        if kind == "memory":
+            raise _too_much()
+        if kind == "broken":
+            raise RuntimeError(f"a job failed in its process: {value}")
+        return cast(R, value)
+
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[None]:
+        """A place in the line."""
+        with self._lock:
+            if self.n_taken >= self._limits.waiting + self._limits.workers:
+                raise busy()
+            self.n_taken += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.n_taken -= 1
+
+    def _run(self, job: Job, what: tuple[Any, ...]) -> tuple[str, Any]:
         worker = self._next()
         try:
             if self.is_closed or not job.begin(worker):
@@ -91,7 +116,7 @@ class Pool:
             timer.daemon = True
             timer.start()
             try:
-                kind, value = worker.call((function, args, kwargs))
+                return worker.call(what)
             except EOFError:
                 raise self._ended(job) from None
             finally:
@@ -99,13 +124,6 @@ class Pool:
                 job.done()
         finally:
             self._free.put(worker)
-        if kind == "raised":
-            raise value
-        if kind == "memory":
-            raise _too_much()
-        if kind == "broken":
-            raise RuntimeError(f"a job failed in its process: {value}")
-        return cast(R, value)
 
     def warm(self) -> None:
         """Start a process now, so that the first who needs one does not wait for it."""
@@ -119,17 +137,10 @@ class Pool:
 
     def _next(self) -> "_Worker":
         """A process that does nothing, when it is this job's turn."""
-        with self._lock:
-            if self._n_waiting >= self._limits.waiting + self._limits.workers:
-                raise busy()
-            self._n_waiting += 1
         try:
             return self._free.get(timeout=self._limits.computing_seconds)
         except queue.Empty:
             raise busy() from None
-        finally:
-            with self._lock:
-                self._n_waiting -= 1
 
     def _ended(self, job: Job) -> RefusedError:
         if job.is_late:
@@ -170,6 +181,15 @@ def _left() -> RefusedError:
 
 def _too_much() -> RefusedError:
     return RefusedError(422, "this takes more memory than the service has for one request; make it smaller")
+
+
+_starter = ThreadPoolExecutor(1, "levers-starter")
+
+
+def _start(environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """A new program: a fork would take the locks of our threads along."""
+    command = [sys.executable, "-c", _START]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
 class _Worker:
@@ -219,12 +239,8 @@ class _Worker:
         one_each = dict.fromkeys(
             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
         )
-        process = subprocess.Popen(  # a new program: a fork would take the locks of our threads along
-            [sys.executable, "-c", _START],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **one_each},
-        )
+        # from one thread that lives as long as we do: a process ends with the thread that started it
+        process = _starter.submit(_start, {**os.environ, **one_each}).result()
         with self._lock:
             self._process, self._n_jobs = process, 0
         assert process.stdin is not None  # asked for above

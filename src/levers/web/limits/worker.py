@@ -12,6 +12,7 @@ from typing import IO, Any
 from levers.errors import LeversError
 
 _LENGTH = 8
+_PR_SET_PDEATHSIG = 1
 _NICE = 10
 """How much these processes give way to the one that answers requests."""
 
@@ -47,6 +48,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a library prints is no answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which ends this process
+    _end_with_parent()
     path, most_bytes = pickle.loads(receive(jobs))
     sys.path[:] = path
     _limit_memory(most_bytes)
@@ -58,6 +60,18 @@ def main() -> None:
         seconds, what = pickle.loads(waiting.get())
         _limit_time(seconds)
         send(answers, _pickled(*_done(*what)))
+
+
+def _end_with_parent() -> None:
+    """Let Linux end this process when the thread that started it has ended; see `pool`.
+
+    Elsewhere the end of standard input does it, unless a library keeps our threads from looking.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _watch(jobs: IO[bytes], waiting: "queue.SimpleQueue[bytes]") -> None:
