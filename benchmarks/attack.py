@@ -383,7 +383,7 @@ def workbook(part: str, content: str) -> bytes:
     import openpyxl
 
     book = openpyxl.Workbook()
-    book.active.append(["trial", "heat", "speed", "outcome"])
+    book.worksheets[0].append(["trial", "heat", "speed", "outcome"])
     good, bad = io.BytesIO(), io.BytesIO()
     book.save(good)
     with zipfile.ZipFile(good) as archive:

@@ -32,7 +32,7 @@ def with_part(folder: Path, name: str, content: str) -> Path:
     """A good workbook in which one part is another."""
     book = openpyxl.Workbook()
     for row in (["trial", "heat", "dose", "outcome"], [0, "low", 2.5, 1.5]):
-        book.active.append(row)
+        book.worksheets[0].append(row)
     book.save(folder / "good.xlsx")
     with zipfile.ZipFile(folder / "good.xlsx") as archive:
         parts = {one: archive.read(one) for one in archive.namelist()}
@@ -96,9 +96,9 @@ def test_cells_of_every_kind_are_read_as_the_spreadsheet_shows_them(tmp_path: Pa
     kinds: list[object] = [datetime(2024, 1, 5), datetime(2024, 1, 5, 6, 30), date(1900, 2, 28), time(6, 0), True, "x"]
     kinds += [1e300, -0.5, 1234567890123456, "#N/A", " spaced ", "a_x000D_b"]
     book = openpyxl.Workbook()
-    book.active.append(["trial", *SPACE.names, "outcome"])
+    book.worksheets[0].append(["trial", *SPACE.names, "outcome"])
     for i, value in enumerate(kinds):
-        book.active.append([i, "low", 1, value])
+        book.worksheets[0].append([i, "low", 1, value])
     book.save(tmp_path / "kinds.xlsx")
     read = read_sheet(tmp_path / "kinds.xlsx", SPACE, check=False)
     reasons = dict(read.wrong.listed)

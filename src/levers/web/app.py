@@ -61,7 +61,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         operation_id="getHealth",
         summary="Whether the service answers",
         response_model=dict[str, str],
-        responses=responses(only=(421, 503)),
+        responses=responses(only=(421, 431, 503)),
     )
     async def health() -> Any:
         """Whether the service and its storage answer. It waits for nothing else, and for the storage not for long."""
@@ -74,7 +74,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         operation_id="getMetrics",
         summary="Counts and times",
         response_class=Response,
-        responses={**responses(only=(401, 403, 421, 503)), 200: {"content": {"text/plain": {}}}},
+        responses={**responses(only=(401, 403, 421, 431, 503)), 200: {"content": {"text/plain": {}}}},
         dependencies=[Depends(bearer)],
     )
     def counts(request: Request) -> Any:
@@ -95,6 +95,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
+    if problem.status == 503:
+        answer.headers.setdefault("retry-after", "5")
     if problem.status == 401:
         answer.headers["www-authenticate"] = "Bearer"
     if problem.status == 405:

@@ -26,7 +26,7 @@ from levers.studies.space_text import (
 )
 from levers.studies.spec import free_levers
 from levers.studies.storage.base import Stored
-from levers.web.limits.costs import check_cost
+from levers.web.costs import check_cost
 
 ON_FORM = settings_of(FORM)
 ALTERNATIVES = {RUNS: ("budget", "tolerance"), NOISE: ("expected_noise", "noise_sd")}

@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -139,6 +140,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop taking requests and finish those under way."""
         self._service.stopping.set()
+        threading.Thread(target=close_pools, daemon=True).start()  # what takes long is refused, and can be sent again
         super().handle_exit(sig, frame)
 
 

@@ -27,8 +27,8 @@ from levers.web.api.deps import (
     study_of,
 )
 from levers.web.api.schemas import CopyTo, FactorIn, MergeTo, NewStudy, Page, PlanFor, StudyShape
+from levers.web.costs import check_cost
 from levers.web.limits import jobs
-from levers.web.limits.costs import check_cost
 from levers.web.limits.large import LargeBodyRoute
 from levers.web.security import address, name_of
 from levers.web.service import log

@@ -6,14 +6,12 @@ seconds and so much memory; and one whose client has left is ended with the proc
 
 import atexit
 import contextlib
-import logging
 import os
 import pickle
 import queue
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar, cast
@@ -27,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _MOST_JOBS = 500
 """After so many jobs a process is replaced, whatever it may have gathered meanwhile."""
-log = logging.getLogger("levers.web")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 _START = "from levers.web.limits.worker import main; main()"
 
 
@@ -112,6 +110,8 @@ class Pool:
         try:
             if self.is_closed or not job.begin(worker):
                 raise _left()
+            with contextlib.suppress(EOFError):  # which the call finds out again
+                worker.start()
             timer = threading.Timer(self._limits.computing_seconds, job.run_out)
             timer.daemon = True
             timer.start()
@@ -203,9 +203,9 @@ class _Worker:
 
     def call(self, what: tuple[Any, ...]) -> tuple[str, Any]:
         """Have something done; EOFError when the process ends before."""
-        process = self._started()
-        assert process.stdin is not None  # asked for below
-        assert process.stdout is not None
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise EOFError
         try:
             send(process.stdin, pickle.dumps((self._limits.computing_seconds, what)))
             answer = receive(process.stdout)
@@ -230,20 +230,22 @@ class _Worker:
                     with contextlib.suppress(OSError):  # about what was not sent yet
                         pipe.close()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> None:
+        """Start the process if there is none, and wait until it has loaded its libraries."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
-                return self._process
+                return
         self.end()
-        began = time.monotonic()
-        one_each = dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
-        )
+        one_each = dict.fromkeys(_THREADS, "1")
         # from one thread that lives as long as we do: a process ends with the thread that started it
         process = _starter.submit(_start, {**os.environ, **one_each}).result()
         with self._lock:
             self._process, self._n_jobs = process, 0
-        assert process.stdin is not None  # asked for above
-        send(process.stdin, pickle.dumps((sys.path, self._limits.worker_bytes)))
-        log.debug("process %d for long computations started in %.1f s", process.pid, time.monotonic() - began)
-        return process
+        assert process.stdin is not None  # asked for there
+        assert process.stdout is not None
+        try:
+            send(process.stdin, pickle.dumps((sys.path, self._limits.worker_bytes)))
+            receive(process.stdout)
+        except (OSError, EOFError, ValueError):
+            self.end()
+            raise EOFError from None

@@ -11,9 +11,10 @@ from typing import IO, Any
 
 from levers.errors import LeversError
 
+READY = b"ready"
 _LENGTH = 8
 _PR_SET_PDEATHSIG = 1
-_NICE = 10
+_NICE = 5
 """How much these processes give way to the one that answers requests."""
 
 
@@ -56,6 +57,10 @@ def main() -> None:
         os.nice(_NICE)
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_watch, args=(jobs, waiting), daemon=True).start()
+    from levers.web.limits.jobs import nothing
+
+    nothing()  # loads what most jobs need, before any of them is timed
+    send(answers, READY)
     while True:
         seconds, what = pickle.loads(waiting.get())
         _limit_time(seconds)
