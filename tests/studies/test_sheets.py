@@ -358,7 +358,10 @@ def test_files_that_are_no_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("levers.studies.sheets.read.MAX_TEXT_BYTES", 10)
     assert "split it" in error(tmp_path, "trial,outcome\n1,2\n")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert "pip install 'levers[excel]'" in error(tmp_path, good)
+    (tmp_path / "good.xlsx").write_bytes(good)
+    assert read_sheet(tmp_path / "good.xlsx", SPACE).outcomes.tolist() == [2.0]  # only writing needs it
+    with pytest.raises(SheetError, match=r"pip install 'levers\[excel\]'"):
+        write_sheet(tmp_path / "new.xlsx", SPACE, trials=[0], blocks=[0], codes=[[0, 0, 0]])
 
 
 def test_workbooks_that_unpack_to_too_much(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from levers.studies.study import Study
 from levers.web.app import make_app
 from levers.web.cache import ViewCache, who_told
 from levers.web.demo import MOST_DEMOS, Demos
-from levers.web.pages.new_study import Question, bought, planned
+from levers.web.drafts import Question, bought, planned
 from levers.web.service import Service
 
 HOSTILE = '<img src=x onerror="alert(1)"> \'"&amp; אבג a/b %2F ' + "x" * 140
