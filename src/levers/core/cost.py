@@ -21,6 +21,8 @@ MAX_SECONDS = 60.0
 """The longest that a first design and the decision after it may be estimated to take."""
 MAX_BYTES = 1_000_000_000
 """The most memory that they may be estimated to take."""
+MAX_STORED = 24_000_000
+"""The most bytes that a decision may take in the log."""
 
 _CUBE = 8e-10  # seconds for each number of levels cubed: pairs are counted and the information matrix is inverted
 _PAIR = 4e-7  # seconds for each pair of levels of one lever: radii, comparisons, what is kept
@@ -89,6 +91,10 @@ where max_parents says that at most a quarter of the levers matter
     Traceback (most recent call last):
     levers.errors.InvalidSpaceError: beginning this study would take about 179 seconds and 0.1 GB; at most 60 seconds \
 and 1 GB are allowed, so take fewer levels, or leave out the complete proof
+    >>> check_cost([1000] * 3, study_cost([1000] * 3, pooled=False))
+    Traceback (most recent call last):
+    levers.errors.InvalidSpaceError: every decision of this study would take 64 MB of its log; at most 24 MB are \
+allowed, so take fewer levels, or leave out the least effect or the proof
     """
     total, most = sum(n_levels), max(n_levels)
     problems = []
@@ -109,6 +115,11 @@ and 1 GB are allowed, so take fewer levels, or leave out the complete proof
             + (more if cost.most_levels < MAX_SPARSE_LEVELS else "")
         )
     raise_together(InvalidSpaceError, problems)
+    if cost.stored > MAX_STORED:
+        raise InvalidSpaceError(
+            f"every decision of this study would take {cost.stored / 1e6:.0f} MB of its log; at most "
+            f"{MAX_STORED / 1e6:.0f} MB are allowed, so take fewer levels, or leave out the least effect or the proof"
+        )
     if cost.seconds > MAX_SECONDS or cost.n_bytes > MAX_BYTES:
         raise InvalidSpaceError(
             f"beginning this study would take about {cost.seconds:.0f} seconds and {cost.n_bytes / 1e9:.1f} GB; at "

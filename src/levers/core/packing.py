@@ -41,6 +41,8 @@ def packed(array: Array) -> dict[str, object]:
     entries = array
     if array.ndim == 2 and array.shape[0] == array.shape[1] and _same_bits(array, array.T):
         kept["half"], entries = True, array[_half(len(array))]
+    if _same_bits(entries, np.broadcast_to(entries.flat[0], entries.shape)):
+        return {**kept, "values": _text(entries.flat[:1]), "data": ""}  # all are the same: mostly nothing yet
     if array.dtype.kind == "i":
         short = _shortest(entries)
         if short.itemsize < array.dtype.itemsize:
@@ -62,6 +64,8 @@ def unpacked(saved: dict[str, Any]) -> Array:
     dtype, shape = np.dtype(saved["dtype"]), saved["shape"]
     if "values" in saved:
         values = np.frombuffer(base64.b64decode(saved["values"]), dtype=dtype)
+        if len(values) == 1:
+            return np.full(shape, values[0], dtype=dtype.newbyteorder("="))
         entries = values[np.frombuffer(base64.b64decode(saved["data"]), dtype=_place_type(len(values)))]
     elif "as" in saved:
         entries = np.frombuffer(base64.b64decode(saved["data"]), dtype=saved["as"]).astype(dtype)
