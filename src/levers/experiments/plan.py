@@ -117,7 +117,7 @@ class Plan:
     def days(self, n_runs: int) -> int | None:
         """Days that so many runs take, or sheets that they fill; None where nobody said how many are made together.
 
-        >>> plan([3] * 4, budget=20, block_size=8).days(20)
+        >>> plan([3] * 4, tolerance=0.5, block_size=8).days(20)
         3
         """
         return None if self.block_size is None else -(-n_runs // self.block_size)
