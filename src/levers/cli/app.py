@@ -79,6 +79,10 @@ COMMANDS = {
     ),
     "delete": ("studies:delete", "Remove a study and everything that was told to it."),
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
+    "mcp": (
+        "agents:mcp",
+        "Let an agent plan and run studies: a server of the Model Context Protocol, over stdio or HTTP.",
+    ),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
     "journal": ("journal:journal_app", "What workers on this machine have measured and not told yet."),
     "token": ("service:token_app", "Tokens for the service."),

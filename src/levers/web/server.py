@@ -13,6 +13,7 @@ from types import FrameType
 
 import uvicorn
 from anyio import to_thread
+from starlette.types import ASGIApp
 
 from levers.charts.drawings import CHARTS, charts_of
 from levers.charts.view import StudyView
@@ -119,7 +120,13 @@ def new_service(
 class Server(uvicorn.Server):
     """A server that ends its live streams when it is asked to stop, so that it can."""
 
-    def __init__(self, service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        address: Address,
+        on_ready: Callable[[str], None] | None = None,
+        app_of: Callable[..., ASGIApp] = make_app,
+    ) -> None:
         hosts = allowed_hosts(address.host, address.is_loopback, address.hosts)
         n_files = open_file_limit()
         backlog = max(min(BACKLOG, n_files // 8), 16)
@@ -128,7 +135,7 @@ class Server(uvicorn.Server):
         connections = Connections(service.limits, most, by_address=address.public is None and not address.proxies)
         super().__init__(
             uvicorn.Config(
-                make_app(service, hosts, address.public, address.proxies),
+                app_of(service, hosts, address.public, address.proxies),
                 proxy_headers=False,  # the guard believes them of the proxies that it was told of
                 http=partial(LimitedProtocol, connections=connections),  # type: ignore[arg-type]
                 ws="none",
@@ -161,15 +168,23 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(service: Service, address: Address, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM. Everything that was answered is in the storage."""
+def serve(
+    service: Service,
+    address: Address,
+    on_ready: Callable[[str], None] | None = None,
+    app_of: Callable[..., ASGIApp] = make_app,
+) -> None:
+    """Serve until SIGINT or SIGTERM. Everything that was answered is in the storage.
+
+    `app_of` makes what is served, from the service and what is known of the way to it.
+    """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     for name in ("uvicorn.error", "asyncio", "levers.web"):
         logging.getLogger(name).addFilter(FewRepeats())
     warm_up()
     sys.setswitchinterval(SWITCH_SECONDS)
     service.pool.warm()
-    server = Server(service, address, on_ready)
+    server = Server(service, address, on_ready, app_of)
     # uvicorn sends a signal on to whoever handled it before; by then everything is done, so nobody needs it
     before = {kind: signal.signal(kind, lambda *_: None) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
