@@ -633,7 +633,7 @@ class TestFoundInReview:
         begun = threading.Barrier(3)
 
         def fn(run: levers.Assignment) -> float:
-            begun.wait(10)
+            begun.wait(3)  # a fourth run waits in vain
             if run == first.params:
                 raise ZeroDivisionError
             return 1.0
@@ -707,7 +707,7 @@ def test_the_worst_case_is_not_exceeded() -> None:
 def test_the_predicted_interval_allows_for_the_choice() -> None:
     """No factor matters, so the true mean is 0 everywhere; the estimate at the best setting is far too high."""
     n_held = 0
-    for seed in range(30):
+    for seed in range(20):
         study = levers.create_study("s", levers.Space.sized([4] * 8), tolerance=0.7, noise_sd=1.0, seed=seed)
         rng = np.random.default_rng(seed)
         while not study.is_finished:
@@ -718,4 +718,4 @@ def test_the_predicted_interval_allows_for_the_choice() -> None:
         assert best.low is not None
         assert best.high is not None
         n_held += best.low <= 0.0 <= best.high
-    assert n_held >= 27
+    assert n_held >= 18

@@ -50,6 +50,10 @@ def dashboard(
         typer.Option(help="The address of a proxy on another machine, which says where requests come from."),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info (every request), warning or error.")] = "warning",
+    max_connections: Annotated[int, typer.Option(min=16, help="Connections of all clients together.")] = 1_000,
+    max_sheet: Annotated[int, typer.Option(min=1, max=4096, help="MB that a sheet may have.")] = 64,
+    max_json: Annotated[int, typer.Option(min=1, max=1024, help="MB that other requests may have.")] = 8,
+    max_seconds: Annotated[int, typer.Option(min=1, help="Seconds that a plan or a new study may take.")] = 60,
 ) -> None:
     """Serve the dashboard and the HTTP API, until Ctrl-C.
 
@@ -79,13 +83,21 @@ def dashboard(
     )
     if not address.is_loopback and certificate is None:
         typer.echo("note: without --certificate, tokens and outcomes travel in the clear", err=True)
-    serve_storage(open_storage(url or default_storage()), address, needs_token=require_token)
+    limits = import_serving().Limits(
+        connections=max_connections,
+        body_bytes=max_sheet << 20,
+        json_bytes=max_json << 20,
+        computing_seconds=float(max_seconds),
+    )
+    serve_storage(open_storage(url or default_storage()), address, needs_token=require_token, limits=limits)
 
 
-def serve_storage(storage: Storage, address: Any, *, needs_token: bool = False, page: str = "") -> None:
+def serve_storage(
+    storage: Storage, address: Any, *, needs_token: bool = False, page: str = "", limits: Any = None
+) -> None:
     """Serve until Ctrl-C, and say where: the address of a page, when there is one to look at first."""
     serving = import_serving()
-    service = serving.new_service(storage, address, needs_token=needs_token)
+    service = serving.new_service(storage, address, needs_token=needs_token, limits=limits)
     serving.serve(service, address, lambda where: typer.echo(f"the dashboard is at {where}{page} (Ctrl-C ends it)"))
     typer.echo("ended; everything that was told is in the storage")
     if any(t is not threading.main_thread() and not t.daemon and t.is_alive() for t in threading.enumerate()):

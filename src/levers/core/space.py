@@ -1,6 +1,7 @@
 """What can be set: factors, their levels, and one choice of level for each."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -97,7 +98,7 @@ class Space:
         if wrong:
             raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
         self.derive_fields()
-        doubled = sorted({name for name in self.names if self.names.count(name) > 1})
+        doubled = sorted(name for name, count in Counter(self.names).items() if count > 1)
         problems = [f"two factors are named {name!r}; give each its own name" for name in doubled]
         raise_together(InvalidSpaceError, problems)
 

@@ -18,9 +18,10 @@ from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
 from levers.web.errors import Problem, RefusedError, sendable
+from levers.web.limits.probe import Probe
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
-from levers.web.security import API, METHODS, Guard, Metrics
+from levers.web.security import API, METHODS, Guard, Metrics, check_role
 from levers.web.service import Service, log
 
 
@@ -59,17 +60,19 @@ def make_app(
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    probe = Probe(service.storage)
+
     @app.get(
         "/health",
         tags=["service"],
         operation_id="getHealth",
         summary="Whether the service answers",
         response_model=dict[str, str],
-        responses=responses(only=(421, 503)),
+        responses=responses(only=(421, 431, 503)),
     )
-    def health() -> Any:
-        """Whether the service and its storage answer."""
-        service.storage.ping()
+    async def health() -> Any:
+        """Whether the service and its storage answer. It waits for nothing else, and for the storage not for long."""
+        await probe.check()
         return JSONResponse({"status": "ok"})
 
     @app.get(
@@ -78,7 +81,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         operation_id="getMetrics",
         summary="Counts and times",
         response_class=Response,
-        responses={**responses(only=(401, 403, 421, 429, 503)), 200: {"content": {"text/plain": {}}}},
+        responses={**responses(only=(401, 403, 421, 429, 431, 503)), 200: {"content": {"text/plain": {}}}},
         dependencies=[Depends(bearer)],
     )
     def counts(request: Request) -> Any:
@@ -99,6 +102,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
+    if problem.status == 503:
+        answer.headers.setdefault("retry-after", "5")
     if problem.status == 401:
         answer.headers["www-authenticate"] = "Bearer"
     if problem.status == 405:
@@ -124,7 +129,7 @@ async def _said(request: Request, problem: Problem) -> Response:
 def _access_first(request: Request, error: Exception) -> Exception:
     """What is wrong with a request is told to those who may ask; the framework looks at it before we do."""
     try:
-        request.app.state.service.access(request)
+        check_role(request.app.state.service, request)
     except (RefusedError, LeversError) as refused:
         return refused
     return error

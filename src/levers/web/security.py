@@ -1,5 +1,6 @@
 """The gate that every request passes: where it goes, who may send it, and what keeps other sites from sending forms."""
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote, unquote_to_bytes
 
-from anyio import move_on_after, to_thread
+from anyio import to_thread
 from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -23,6 +24,20 @@ from levers.errors import StorageError
 from levers.web.access.network import LOOPBACK as LOOPBACK
 from levers.web.access.network import Network
 from levers.web.errors import RefusedError, message_of
+from levers.web.limits.admission import (
+    FOLLOWING,
+    LARGE,
+    SMALL,
+    Body,
+    Held,
+    Place,
+    lane_of,
+    lanes,
+    most_bytes,
+    needed_role,
+)
+from levers.web.limits.large import form_of
+from levers.web.limits.pool import Job
 from levers.web.service import Service, is_secure, log
 
 COOKIE = "levers_form"
@@ -67,13 +82,16 @@ def drop_cookie(request: Request, answer: Response, name: str) -> None:
 
 async def posted(request: Request) -> AsyncIterator[FormData]:
     """The fields of a form that has the value which the browser got with the page; any other is refused."""
-    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
+    form = await form_of(request, max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES)
+    try:
         known, given = request.cookies.get(form_cookie(request), ""), form.get(FIELD)
         sent = given.encode("utf-8", "replace") if isinstance(given, str) else b""
         if not known or not hmac.compare_digest(known.encode(), sent):
             why = "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
             raise RefusedError(403, f"{why}stored. Go back, load the page again, and send it once more")
         yield form
+    finally:
+        await form.close()
 
 
 Posted = Annotated[FormData, Depends(posted)]
@@ -164,9 +182,6 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # where, and how much, people without a token may send
-BODY_SECONDS = 120
-"""How long a request may take to arrive."""
 
 API = "/api/v1"
 ENDS = "levers-token-expires"
@@ -221,6 +236,7 @@ class Guard:
     ) -> None:
         self._app, self._service, self._metrics = app, service, metrics
         self._network = Network.of(hosts, public, proxies)
+        self._lanes, self._held = lanes(service.limits), Held(service.limits.held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
@@ -230,19 +246,27 @@ class Guard:
         # routes get the path by parts; the raw path stays as it came
         inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": self._network.seen(scope)}
         began, answered = time.perf_counter(), _Answered(send, inner["levers.state"])
+        method, path, limits = scope["method"], inner["path"], self._service.limits
+        body = Body(scope, most_bytes(method, path, limits), limits, self._held)
         try:
             self._check(scope)
-            if self._service.needs_token and _brings_much(scope) and inner["path"] not in _OPEN:
-                await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
-            receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
-            await self._app(inner, receive, answered)
+            if body.check_stated():
+                if body.stated() > SMALL:  # who sends it is known before a byte of it is read
+                    await self._check_role(Request(inner))
+                await self._with_body(inner, receive, answered, body)
+            else:
+                await self._in_lane(inner, receive, answered)
         except Exception as error:
             status, message = _outcome(error, inner)
             if answered.status is None:  # an answer that has begun cannot become another
-                told = {"kind": "Refused" if status < 500 else "Internal", "message": message}
-                headers = {"www-authenticate": "Bearer"} if status == 401 else dict(getattr(error, "headers", {}))
+                told = {"kind": "Refused" if isinstance(error, RefusedError) else "Internal", "message": message}
+                headers = dict(getattr(error, "headers", {})) | (
+                    {"www-authenticate": "Bearer"} if status == 401 else {}
+                )
                 await JSONResponse({"error": told}, status, headers)(inner, receive, answered)
         finally:
+            body.let_go()
+            answered.give_back()
             seconds, status = time.perf_counter() - began, answered.status or 499
             self._metrics.observe(inner, status, seconds)
             token, caller = inner["levers.state"].get("token") or "-", inner["levers.state"]["caller"]
@@ -263,42 +287,52 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or not own:
             raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
 
-    async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
-        """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
-        most = most or self._service.limits.body_bytes
-        headers = Headers(scope=scope)
-        stated = headers.get("content-length", "0")
-        too_large = f"the request has more than {most >> 10:,} kB; send it in parts"
-        if not stated.isdigit() or int(stated) > most:
-            raise RefusedError(413, too_large)
-        if stated == "0" and "transfer-encoding" not in headers:
-            return receive
-        parts: list[bytes] = []
-        size, more = 0, True
-        with move_on_after(BODY_SECONDS) as limit:
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    break
-                parts.append(message.get("body", b""))
-                size, more = size + len(parts[-1]), message.get("more_body", False)
-                if size > most:
-                    raise RefusedError(413, too_large)
-        if limit.cancelled_caught:
-            raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
-        waiting = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+    async def _with_body(self, scope: Scope, receive: Receive, answered: "_Answered", body: Body) -> None:
+        """Take the body in, and work on the request; what takes long ends when whoever sent it leaves."""
+        whole = await body.take(receive)
+        if lane_of(scope["method"], scope["path"]) != "computing":
+            if body.size > LARGE:
+                answered.places.append(await self._lanes["large"].take())
+            await self._in_lane(scope, whole, answered)
+            return
+        job = scope["levers.state"]["job"] = Job()
+        watch = asyncio.ensure_future(_cancel_when_gone(receive, job))
+        try:
+            await self._in_lane(scope, whole, answered)
+        finally:
+            watch.cancel()
 
-        async def replayed() -> Message:
-            return waiting.pop() if waiting else await receive()
+    async def _check_role(self, request: Request) -> None:
+        place = await self._lanes["roles"].take()
+        try:
+            await to_thread.run_sync(check_role, self._service, request)
+        finally:
+            place.give_back()
 
-        return replayed
+    async def _in_lane(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
+        name = lane_of(scope["method"], scope["path"])
+        place = None if name == "" else await self._lanes[name].take()
+        if place is not None and name != FOLLOWING:
+            answered.places.append(place)
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            if place is not None:
+                place.give_back()
 
 
-def _brings_much(scope: Scope) -> bool:
-    """Whether a body is long enough to be worth knowing first who sends it."""
-    headers = Headers(scope=scope)
-    stated = headers.get("content-length", "0")
-    return "transfer-encoding" in headers or not stated.isdigit() or int(stated) > _OPEN_BYTES
+async def _cancel_when_gone(receive: Receive, job: Job) -> None:
+    """Wait for the client to leave, which is all that can come after its request."""
+    while (await receive())["type"] != "http.disconnect":
+        await asyncio.sleep(0)
+    await to_thread.run_sync(job.cancel)
+
+
+def check_role(service: Service, request: Request) -> None:
+    """Refuse whoever may not do what is at an address, before anything that they sent is looked at."""
+    role = needed_role(request.method, request.scope["path"])
+    if role is not None:
+        service.allow(request, role)
 
 
 class _Answered:
@@ -307,10 +341,17 @@ class _Answered:
     def __init__(self, send: Send, state: Mapping[str, Any]) -> None:
         self._send, self._state = send, state
         self.status: int | None = None
+        self.places: list[Place] = []
+
+    def give_back(self) -> None:
+        """Leave the places of the request to the next one."""
+        for place in self.places:
+            place.give_back()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.give_back()  # the work is done; a client that takes its answer slowly holds nobody up
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)

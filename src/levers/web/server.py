@@ -4,8 +4,11 @@ import ipaddress
 import logging
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -20,6 +23,8 @@ from levers.studies.storage.base import Storage
 from levers.studies.storage.tokens import active_tokens
 from levers.web.access.network import allowed_hosts, proxy_networks
 from levers.web.app import make_app
+from levers.web.limits.connections import Connections, FewRepeats, LimitedProtocol, most_connections, open_file_limit
+from levers.web.limits.pool import close_pools
 from levers.web.pages.site import environment
 from levers.web.service import Limits, Service
 
@@ -38,8 +43,12 @@ def warm_up() -> None:
         environment().get_template(name)
 
 
-MOST_AT_ONCE = 100
-"""Requests that are worked on at the same time; more of one study's make fewer transactions."""
+MOST_THREADS = 200
+"""More than all lanes of requests have places, so that none waits for the threads of another."""
+SWITCH_SECONDS = 0.001
+"""How long a thread may go on while others wait, a fifth of the usual: the one that takes requests is one of many."""
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
 GRACE_SECONDS = 20
 """How long requests that are under way may take when the service is asked to stop."""
 
@@ -119,10 +128,17 @@ class Server(uvicorn.Server):
         app_of: Callable[..., ASGIApp] = make_app,
     ) -> None:
         hosts = allowed_hosts(address.host, address.is_loopback, address.hosts)
+        n_files = open_file_limit()
+        backlog = max(min(BACKLOG, n_files // 8), 16)
+        most = most_connections(service.limits.connections, n_files, backlog)
+        # behind a proxy all come from one address
+        connections = Connections(service.limits, most, by_address=address.public is None and not address.proxies)
         super().__init__(
             uvicorn.Config(
                 app_of(service, hosts, address.public, address.proxies),
                 proxy_headers=False,  # the guard believes them of the proxies that it was told of
+                http=partial(LimitedProtocol, connections=connections),  # type: ignore[arg-type]
+                ws="none",
                 host=address.host,
                 port=address.port,
                 log_config=None,
@@ -132,14 +148,14 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=75,
                 ssl_certfile=address.certificate,
                 ssl_keyfile=address.key,
-                backlog=1024,
+                backlog=backlog,
             )
         )
         self._service, self._address, self._on_ready = service, address, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then say where."""
-        to_thread.current_default_thread_limiter().total_tokens = MOST_AT_ONCE
+        to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
         await super().startup(sockets)
         if self.started and self._on_ready is not None:
             port = self.servers[0].sockets[0].getsockname()[1] if self.servers else self._address.port
@@ -148,6 +164,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop taking requests and finish those under way."""
         self._service.stopping.set()
+        threading.Thread(target=close_pools, daemon=True).start()  # what takes long is refused, and can be sent again
         super().handle_exit(sig, frame)
 
 
@@ -162,7 +179,11 @@ def serve(
     `app_of` makes what is served, from the service and what is known of the way to it.
     """
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for name in ("uvicorn.error", "asyncio", "levers.web"):
+        logging.getLogger(name).addFilter(FewRepeats())
     warm_up()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    service.pool.warm()
     server = Server(service, address, on_ready, app_of)
     # uvicorn sends a signal on to whoever handled it before; by then everything is done, so nobody needs it
     before = {kind: signal.signal(kind, lambda *_: None) for kind in (signal.SIGINT, signal.SIGTERM)}
@@ -174,5 +195,6 @@ def serve(
         ) from None
     finally:
         service.stopping.set()
+        close_pools()
         for kind, handler in before.items():
             signal.signal(kind, handler)

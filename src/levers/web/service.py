@@ -5,43 +5,33 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
 from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
-from levers.studies.storage.base import Storage, Token, no_such_study
+from levers.studies.storage.base import Storage, Stored, Token, check_name, exists_already, no_such_study
 from levers.studies.storage.sessions import find_session, use_session
 from levers.studies.storage.tokens import ROLES, WARN_SECONDS, days_left, known_token, name_in_log, why_not
 from levers.studies.study import Study, login_name
 from levers.web.access.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
 from levers.web.errors import RefusedError
+from levers.web.limits import Limits as Limits
+from levers.web.limits.pool import Job, Pool, shared_pool
 
 SESSION = "levers_session"
 """The cookie with the value of a browser's session; never a token."""
 SAID_AGAIN = 86_400.0
 """How often, in seconds, the log repeats that a token is about to end, or has ended and is still sent."""
 
-MOST_SLOW, WAIT_SECONDS = 2, 20.0
-"""How many long computations run at once, and how long others wait for their turn."""
 _MOST_SAID = 10_000
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger("levers.web")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a request may bring or take."""
-
-    body_bytes: int = 64 << 20
-    rows: int = 100_000
-    page_rows: int = 1_000
-    open_studies: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,6 @@ class Service:
         self._said: dict[str, float] = {}
         self._studies: OrderedDict[str, GroupCommit] = OrderedDict()
         self._lock = threading.Lock()
-        self._slow = threading.BoundedSemaphore(MOST_SLOW)
 
     def access(self, request: Request) -> Access:
         """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
@@ -231,15 +220,25 @@ class Service:
             message = f"the request is about {n:,} rows; at most {most:,} go at a time, so send it in parts"
             raise RefusedError(413, message)
 
-    @contextmanager
-    def slowly(self) -> Iterator[None]:
-        """For what takes seconds: a few at a time, so that asking for it often does not stop everybody else."""
-        if not self._slow.acquire(timeout=WAIT_SECONDS):
-            raise RefusedError(503, "too many long computations are under way; try again in a minute")
-        try:
-            yield
-        finally:
-            self._slow.release()
+    @property
+    def pool(self) -> Pool:
+        """The processes for what takes long."""
+        return shared_pool(self.limits)
+
+    def compute(self, request: Request, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Have something worked out in a process of its own, which ends when whoever asks has left."""
+        job = request.scope["levers.state"].get("job") or Job()
+        return self.pool.run(job, function, *args, **kwargs)
+
+    def check_new(self, name: str) -> None:
+        """Refuse a name that no new study can have, before anything is worked out for it."""
+        check_name(name)
+        if any(known == name for _, known in self.storage.names()):
+            raise exists_already(name)
+
+    def begin(self, name: str, records: list[Stored], who: str) -> Study:
+        """Keep a study whose first events were worked out elsewhere."""
+        return Study(name, self.storage, self.storage.create(name, records), who=who)
 
     def forget_deleted(self) -> None:
         """After an error that says that a study is gone: look the name up again next time, another may have it."""

@@ -54,9 +54,10 @@ _WORDS = {
     421: "The service is not called by that host name.",
     422: "The input is wrong; the message says what to change.",
     429: "Too many wrong tokens came from this address lately.",
-    503: "The storage does not answer, or too many long computations are under way.",
+    431: "The address and the headers are larger than the service takes.",
+    503: "The storage does not answer, or too much is under way; `Retry-After` says when to try again.",
 }
-_ALWAYS = (401, 403, 421, 422, 429, 503)
+_ALWAYS = (401, 403, 421, 422, 429, 431, 503)
 _REPLAY = {
     REPLAYED: {
         "description": "`true` when the request came before and this is the answer it got.",
@@ -69,14 +70,14 @@ def responses(*more: int, changes: int | None = None, only: tuple[int, ...] = ()
     """The errors that an operation documents: those that all have, and some of its own.
 
     >>> sorted(responses(404))
-    [401, 403, 404, 421, 422, 429, 503]
+    [401, 403, 404, 421, 422, 429, 431, 503]
     """
     told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
     found: dict[int | str, Any] = {n: {"model": Problem, "description": _WORDS[n]} for n in sorted(told)}
     if 401 in found:
         found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-    if 429 in found:
-        found[429]["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
+    for busy in {429, 503} & set(found):
+        found[busy]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
     if changes is not None:
         found[changes] = {"headers": _REPLAY}
     return found

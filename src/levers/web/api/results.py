@@ -9,7 +9,7 @@ from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
 from levers.studies.analysis.verification import StudyVerification
-from levers.web.api.deps import Absent, Name, answer, of_study, service_of, study_of
+from levers.web.api.deps import Absent, Name, answer, of_study, study_of
 from levers.web.api.runs import CorrectionsMade, ExclusionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
@@ -85,8 +85,7 @@ def verification(request: Request, name: Name, head: Head = None, seconds: Secon
     `remarks` are events that could not be recomputed, and why: they accuse nobody.
     """
     study = study_of(request, name, "read")
-    with service_of(request).slowly():
-        return answer(study.verify(head, seconds=min(seconds, MOST_SECONDS), progress=False))
+    return answer(study.verify(head, seconds=min(seconds, MOST_SECONDS), progress=False))
 
 
 _MOST_PAIRS = 100
@@ -166,8 +165,7 @@ def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
     outlying = {trial for doubt in views.doubts(state) for trial in doubt.trials}  # which would look like interactions
-    with service_of(request).slowly():
-        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
+    left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
     tested, suspected = (
         [PairShape.read(one, first=found.names[one.first], second=found.names[one.second]) for one in checks]
         for checks in (found.checks[:_MOST_PAIRS], found.suspects)

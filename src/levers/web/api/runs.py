@@ -32,8 +32,9 @@ from levers.web.api.schemas import (
     Told,
     Trials,
 )
+from levers.web.limits.large import LargeBodyRoute
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=LargeBodyRoute)
 _NAN = float("nan")
 _SAME_STUDY = {"path.name": "$request.path.name"}
 _ASKED = "$response.body#/trials/0/trial"

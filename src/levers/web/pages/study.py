@@ -285,11 +285,9 @@ def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A0
 def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
     _, view = opened(request, name)
-    with service_of(request).slowly():
-        found = view.additivity
-        shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
-        shown["rows"] = check_rows(view)
-        given: dict[str, Any] = {**shown, **context(view)}
+    found = view.additivity
+    shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
+    given: dict[str, Any] = {**shown, "rows": check_rows(view), **context(view)}
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))
     return page(request, "checks.html", **given)
@@ -311,7 +309,7 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
     service = service_of(request)
     study = await to_thread.run_sync(lambda: service.study(request, name_of(name), "read"))
     if service.stopping.is_set():
-        raise RefusedError(503, "the service is stopping")
+        raise RefusedError(503, "the service is stopping", retry_after=5)
     last = request.headers.get("last-event-id", "")  # sent by a browser that connects again
     seq = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else since
 
