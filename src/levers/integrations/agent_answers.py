@@ -293,8 +293,7 @@ def _remarks(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
 def checks(call: Call) -> Answer:
     """Whether the outcomes look as assumed."""
     study = call.study()
-    with service_of(call.request).slowly():
-        rows = check_rows(StudyView(study.name, study.frozen()))
+    rows = check_rows(StudyView(study.name, study.frozen()))
     doubts = study.status().doubts
     data = {"checks": _plain(rows, list[Any]), "doubts": _remarks(doubts)}
     lines = [f"{row.kind}: {row.text if row.alarms else 'nothing found'} ({chance(row.p_value)})" for row in rows]
@@ -334,8 +333,7 @@ def report(call: Call) -> Answer:
     study, path = call.study(), call.body.path
     if path is not None:
         return _written(call, study, Path(path))
-    with service_of(call.request).slowly():
-        text = page_text(study_report(study))
+    text = page_text(study_report(study))
     cut = len(text) > MOST_TEXT
     if cut:
         text = f"{text[:MOST_TEXT].rpartition(chr(10))[0]}\n\n(cut here; the page has all of it)"
@@ -348,7 +346,6 @@ def _written(call: Call, study: Study, path: Path) -> Answer:
     service_of(call.request).allow(call.request, "write")
     if path.exists():
         raise InvalidSettingError(f"{path} is there already; give the path of a new .html file", field="path")
-    with service_of(call.request).slowly():
-        save_report(study, path)
+    save_report(study, path)
     where = str(path.resolve())
     return Answer(f"Wrote {where}", {"name": study.name, "path": where})
