@@ -151,7 +151,8 @@ def test_studies_of_every_algorithm_verify(name: str) -> None:
     study = new(space={"heat": ["low", "mid"], "speed": [1, 2, 3]}, algorithm=name, **terms, **more)
     for _ in range(3):
         trials = study.ask(50)
-        free = {t: {f: {"heat": "mid", "speed": 1}[f] for f in t.params.free} for t in trials if t.params.free}
+        took: dict[str, Any] = {"heat": "mid", "speed": 1}
+        free = {t: {name: took[name] for name in t.params.free} for t in trials if t.params.free}
         study.tell_many([(trial, outcome_of(trial)) for trial in trials], observed=free or None)
     found = study.verify()
     assert found.ok, found.differences
@@ -227,7 +228,7 @@ def never_asked(happened: list[events.Event]) -> list[events.Event]:
 
 def out_of_range(happened: list[events.Event]) -> list[events.Event]:
     i = place(happened, events.Asked)
-    return [*happened[:i], replace(happened[i], trials=np.array([10**6])), *happened[i + 1 :]]  # type: ignore[call-arg]
+    return [*happened[:i], events.Asked(np.array([10**6]), "ann"), *happened[i + 1 :]]
 
 
 @pytest.mark.parametrize(
