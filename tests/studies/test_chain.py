@@ -136,6 +136,22 @@ def test_outcomes_of_trials_that_are_gone_are_refused_by_name(study: Study, fres
     assert fresh(study).state.seq == was
 
 
+def test_an_outcome_is_not_stored_under_another_row(study: Study, fresh: Fresh, sql: Sql) -> None:
+    """The same number can be another run once a storage was rolled back, and the round designed on other outcomes."""
+    restore = backup(sql)
+    tell(study, 1000)
+    held = study.ask(1000)
+    restore()
+    other = fresh(study)
+    while other.state.trials.n_trials <= held[-1].number:
+        other.tell_many([(trial, 9.0 * (trial.params["heat"] == "low")) for trial in other.ask(1000)])
+    other.ask(1000)
+    moved = next(one for one in held if other.trial(one.number).params != one.params)
+    with pytest.raises(TrialError, match=f"trial {moved.number} is another run than the one that was handed out"):
+        study.tell(moved, 1.0)
+    assert other.trial(moved.number).value is None
+
+
 def test_a_log_that_others_wrote_after_a_roll_back_is_read_anew(study: Study, fresh: Fresh, sql: Sql) -> None:
     tell(study, 3)
     restore, other = backup(sql), fresh(study)

@@ -140,13 +140,13 @@ def test_an_honest_study_verifies(kind: str) -> None:
     assert found.head == study.state.head
     assert found.n_recomputed >= 2
     if study.is_finished:
-        assert str(study.verdict().assignment) in str(found.verdict)
+        assert all(f"{lever}={level}" in str(found.verdict) for lever, level in study.verdict().assignment.items())
 
 
-@pytest.mark.parametrize("name", sorted(levers.ALGORITHMS))
+@pytest.mark.parametrize("name", sorted(set(levers.ALGORITHMS) - {"observational-regression"}))  # it asks for no runs
 def test_studies_of_every_algorithm_verify(name: str) -> None:
     """Some of the way, whatever options they need."""
-    more: dict[str, Any] = {"oracle": {"parents": ("speed",)}, "observational-regression": {"runs": 40}}.get(name, {})
+    more: dict[str, Any] = {"parents": ("speed",)} if name == "oracle" else {}
     terms = {"tolerance": None, "budget": 40} if "budget" in option_names(name) else {"tolerance": 1.0}
     study = new(space={"heat": ["low", "mid"], "speed": [1, 2, 3]}, algorithm=name, **terms, **more)
     for _ in range(3):

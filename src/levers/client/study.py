@@ -162,9 +162,10 @@ class RemoteStudy(AnyStudy):
     def state(self) -> StudyState:
         """The state as of now, worked out here from the study's events: read it, do not change it."""
         known = self._state
-        last = list(self._transport.pages(f"{self._path}/events", known.seq - 1, 1)) if known.seq else []
-        if known.seq and (not last or last[0]["digest"] != known.head):
-            self._state = StudyState()  # the service's storage was rolled back or replaced
+        if known.seq:
+            last = next(self._transport.pages(f"{self._path}/events", known.seq - 1, 1), None)
+            if last is None or last["digest"] != known.head:
+                self._state = StudyState()  # the service's storage was rolled back or replaced
         for one in self._transport.pages(f"{self._path}/events", self._state.seq, 1000):
             event: Any = from_json(one["data"], object)
             self._state.apply(Record(one["seq"], one["at"], one["who"], event))

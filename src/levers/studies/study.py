@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Codes, Level
+from levers.core.space import Assignment, Codes, Level
 from levers.core.validation import check_count, check_positive
 from levers.errors import (
     InvalidSettingError,
@@ -50,6 +50,7 @@ from levers.studies.outcomes import (
     Surprise,
     check_correctable,
     check_running,
+    check_settings,
     check_told,
     corrected_levels,
     new_outcomes,
@@ -367,9 +368,12 @@ class Study(AnyStudy):
         Outcomes far from what the runs so far lead one to expect are stored with a `SurprisingOutcomeWarning`; without
         `insist` they are refused, as a `SurprisingOutcomesError`, and nothing is stored.
         """
-        told = outcome_pairs(outcomes)
+        given = list(outcomes.items() if isinstance(outcomes, Mapping) else outcomes)
+        told = outcome_pairs(given)
         levels = observed_levels(observed)
-        return self.tell_arrays([t for t, _ in told], [v for _, v in told], observed=levels, insist=insist)
+        asked = {trial.number: trial.params for trial, _ in given if isinstance(trial, Trial)}
+        values = [v for _, v in told]
+        return len(self.accept([t for t, _ in told], values, observed=levels, insist=insist, asked=asked).trials)
 
     def tell_arrays(
         self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
@@ -378,9 +382,15 @@ class Study(AnyStudy):
         return len(self.accept(trials, values, observed=observed, insist=insist).trials)
 
     def accept(
-        self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
+        self,
+        trials: ArrayLike,
+        values: ArrayLike,
+        *,
+        observed: Observed | None = None,
+        insist: bool = True,
+        asked: Mapping[int, Assignment] | None = None,
     ) -> Accepted:
-        """Like `tell_arrays`; returns what was new."""
+        """Like `tell_arrays`; returns what was new. `asked` is what trials set, as far as whoever tells knows it."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
@@ -392,6 +402,7 @@ class Study(AnyStudy):
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
                 raise kind(f"{problems[0][1]}{more}; nothing was stored")
+            check_settings(transaction.state, accepted.trials, asked or {})
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:
                 raise SurprisingOutcomesError.of(flags)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from levers.algorithms.base import Verdict
 from levers.core.codec import from_json, serialisable, to_json
 from levers.errors import UnknownAlgorithmError
 from levers.progress import Advance
@@ -199,7 +200,7 @@ class _Recomputation:
         except Exception as error:  # of a log that ends where no honest one can
             self.differences.append(Difference(0, "", f"the log comes to no verdict: {error or type(error).__name__}"))
             return None
-        return None if found is None else f"{found.assignment}: {found.statement}"
+        return None if found is None else _in_short(found)
 
     def _recompute(self, event: Event | None, before: Stored | None, after: Sequence[Stored]) -> None:
         """Compare an event, and what should have come before it; None is the end of the log."""
@@ -377,6 +378,16 @@ class _Recomputation:
         if state is not None and freeze(state) != freeze(self._state):
             text = f"the snapshot at event {kept.seq} is not the state that the log gives"
             self.differences.append(Difference(0, "", text))
+
+
+def _in_short(found: Verdict) -> str:
+    """A verdict in a line."""
+    setting = ", ".join(f"{name}={level}" for name, level in found.assignment.items())
+    alone = "".join(f", {name} left alone" for name in found.assignment.free)
+    promised = "nothing is certified"
+    if found.tolerance is not None:
+        promised = f"within {found.tolerance:g} of the best with probability {1 - found.failure_prob:g}"
+    return f"{setting}{alone}: {promised}{', but in doubt' if found.doubts else ''}"
 
 
 def _package_of(spec: StudySpec | None) -> str:

@@ -94,7 +94,8 @@ class Header:
     """What a storage says of a study beside its log: its name, when it was created, and where the log ends.
 
     The log has `n_events` events, and `head` is the digest of the last. `last` is the digest that is found at event
-    `n_events` of the log itself, None where there is no such event.
+    `n_events` of the log itself, None where there is no such event. Whoever waited for the lock may have an older
+    `last`: then there are events to read, which tell.
     """
 
     name: str
