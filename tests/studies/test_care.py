@@ -312,6 +312,10 @@ class TestRepair:
         assert (found.studies[0].n_saved, found.studies[0].missing) == (5, (6,))
         assert check_storage(saved).ok
 
+    def test_an_older_version_has_no_digests_to_go_by(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match="`levers storage upgrade` that first"):
+            repair_storage(f"sqlite:///{OLD / '0.2.dev1.db'}", f"sqlite:///{tmp_path}/a.db", tmp_path / "left.csv")
+
     def test_the_command_says_what_is_gone(self, file: Path, tmp_path: Path) -> None:
         change(file, "DELETE FROM events WHERE study_id = 1 AND seq = 9")
         left = str(tmp_path / "left.csv")

@@ -92,6 +92,21 @@ def test_a_file_that_was_replaced_is_noticed_and_the_new_one_is_left_whole(file:
     assert n_told(file) == 2
 
 
+def test_another_storage_at_the_same_address_gets_no_outcomes(file: Path) -> None:
+    study = new_study(file)
+    trial = study.ask()[0]
+    study.storage.close()
+    other = new_study(file.with_name("other.db"), "another study of the same number")
+    other.ask(3)
+    other.storage.close()
+    os.replace(file.with_name("other.db"), file)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="another storage than the one that was opened"):
+            study.tell(trial, 1.0)
+    study.storage.close()
+    assert levers.load_study("another study of the same number", f"sqlite:///{file}").status().n_complete == 0
+
+
 @pytest.mark.parametrize("side", ["-wal", "-shm"])
 def test_what_lies_beside_the_file_is_missed_too_and_nothing_is_lost(file: Path, side: str) -> None:
     study = new_study(file)

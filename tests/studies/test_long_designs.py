@@ -142,6 +142,7 @@ def test_after_a_crash_before_the_decision_whoever_asks_next_decides(
         assert not study.is_finished
         study.tell_many([(trial, outcome(trial.number)) for trial in trials])
         assert study.state.is_undecided
+        assert study.verify().ok
     assert to_json(study.verdict()) == to_json(plain.verdict())
     for one in opened:
         one.close()
@@ -163,6 +164,20 @@ def test_a_correction_that_is_overtaken_is_worked_out_again(storage: SqlStorage,
     assert [(one.trial, one.value) for one in again.corrections()] == [(0, 1.25)]
     assert again.trial(first.number).value == 0.5
     assert again.status() == study.status()
+
+
+def test_past_runs_that_come_before_the_decision_count_in_it(
+    storage: SqlStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = new_study(storage, "heat")
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "decide_quietly", lambda _: None)
+        last = all_but_one(study)
+        study.tell(last, outcome(last))
+        study.import_runs([{"heat": 1, "time": 10}], [0.5], "last year")
+    study.ask()
+    assert study.state.n_past_used == 1
+    assert study.verify().ok
 
 
 def test_two_processes_that_design_the_same_round_keep_one(storage: SqlStorage, url: str, slow: SlowSolver) -> None:

@@ -214,7 +214,8 @@ def unchecked(happened: list[events.Event]) -> list[events.Event]:
 
 
 def undecided(happened: list[events.Event]) -> list[events.Event]:
-    return happened[: place(happened, events.Decided, -1)]
+    """At the end of a log that would be honest: a process may end there, and whoever asks next decides."""
+    return [*happened[: place(happened, events.Decided, -1)], events.Checked((), 1)]
 
 
 def unopened(happened: list[events.Event]) -> list[events.Event]:

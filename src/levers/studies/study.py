@@ -252,6 +252,8 @@ class Study(AnyStudy):
         with self._lock:
             found = views.verdict(self.state)
         if found is None:
+            if self.state.is_undecided:
+                raise NotFinishedError("the last round is complete, and what follows is not decided yet; `ask` decides")
             to_go = self.forecast()
             raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
         return found

@@ -46,6 +46,8 @@ from levers.studies.storage.schema import (
 from levers.studies.storage.sqlite_file import BUSY_SECONDS, OpenFile, SqliteFile, read_only_reason
 
 _TRY_AGAIN = "What was told is not lost by telling it again: the next try opens the file that is there"
+_KNOWN = "levers storage"
+"""Where a connection keeps which storage it was found to be of."""
 _POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 """As many connections as threads can use at once; they stay open, since opening one costs more than most statements."""
 
@@ -75,6 +77,7 @@ _SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snaps
 _ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer, answers.c.digest).where(
     answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
+_IDENTITY = sa.select(storage.c.identity)
 _TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
 _SESSION = sa.select(sessions).where(sessions.c.value == sa.bindparam("wanted"))
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
@@ -87,11 +90,15 @@ class SqlStorage(Storage):
     def __init__(self, url: URL) -> None:
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
-        self._opened, self._process = new_engine(url), os.getpid()
-        self._looking = new_engine(url, for_looks=True)
+        file = SqliteFile(url.database or "") if self._sqlite else None  # one, so that all know that it was there
+        self._opened, self._process = new_engine(url, file), os.getpid()
+        self._looking = new_engine(url, file, for_looks=True)
+        self._identity: str | None = None
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
+                with self._reading() as connection:
+                    self._identity = connection.execute(_IDENTITY).scalar()
         except BaseException:
             self._engine.dispose()
             raise
@@ -211,7 +218,7 @@ class SqlStorage(Storage):
 
     def ping(self) -> None:
         with self._reachable(), self._looking.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            self._check_file(connection)
+            self._check_place(connection)
             connection.execute(_TOKEN, {"wanted": "none"})
 
     def session(self, value: str) -> Session | None:
@@ -253,7 +260,7 @@ class SqlStorage(Storage):
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            self._check_file(connection)
+            self._check_place(connection)
             yield connection
 
     @contextmanager
@@ -261,25 +268,32 @@ class SqlStorage(Storage):
         """A transaction. It ends well only if it is kept in the file that is at the address when it ends."""
         with self._reachable(), self._engine.connect() as connection:
             with connection.begin():
-                self._check_file(connection)
+                self._check_place(connection)
                 yield connection
-                self._check_file(connection)
-            self._check_file(connection)
+                self._check_place(connection)
+            self._check_place(connection)
 
-    def _check_file(self, connection: sa.Connection) -> None:
-        """Refuse to go on with a file that was deleted or replaced; the next connection is to the one at the address.
+    def _check_place(self, connection: sa.Connection) -> None:
+        """Refuse to go on with a file that was deleted or replaced, and with another storage at the same address.
 
-        Nobody is told that an outcome was kept in a file that nobody else can open.
+        Nobody is told that an outcome was kept in a file that nobody else can open, or in the log of another study.
+        The next connection is to what is at the address then.
         """
-        if not self._sqlite:
-            return
         opened = connection.connection.dbapi_connection
-        assert isinstance(opened, OpenFile)
-        happened = opened.moved()
+        happened = opened.moved() if isinstance(opened, OpenFile) else None
         if happened is not None:
             connection.invalidate()
             self._engine.dispose()
             raise StorageError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
+        if self._identity is not None and connection.info.get(_KNOWN) != self._identity:
+            found = connection.execute(_IDENTITY).scalar()
+            if found != self._identity:
+                connection.invalidate()
+                raise StorageError(
+                    f"another storage than the one that was opened is at {self.url} now; put that one back, "
+                    "or start again what uses it"
+                )
+            connection.info[_KNOWN] = found
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -431,17 +445,18 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL, *, patient: bool = False, for_looks: bool = False) -> sa.Engine:
+def new_engine(
+    url: URL, file: SqliteFile | None = None, *, patient: bool = False, for_looks: bool = False
+) -> sa.Engine:
     """Connections to a database, as studies need them.
 
     `patient` ones are for work on the whole of it, which takes long; those `for_looks` say whether it answers.
     """
     pool: dict[str, Any] = {"pool_size": 1, "max_overflow": 1, "pool_timeout": LOOK_SECONDS} if for_looks else _POOL
     if url.get_backend_name() == "sqlite":
-        assert url.database is not None  # parse_url refuses others
-        file = SqliteFile(url.database)
+        connect = (file or SqliteFile(url.database or "")).connect  # parse_url refuses addresses without a file
         engine = sa.create_engine(
-            "sqlite://", creator=file.connect, poolclass=sa.QueuePool, **{"pool_timeout": BUSY_SECONDS} | pool
+            "sqlite://", creator=connect, poolclass=sa.QueuePool, **{"pool_timeout": BUSY_SECONDS} | pool
         )
         sa.event.listen(engine, "begin", _begin_immediate)
         sa.event.listen(engine, "checkout", _check_unchanged)

@@ -183,6 +183,9 @@ class RowChecks:
         for table in TABLES:
             self.report.counts[table] = 0
             _step(self.report, f"table {table}", getattr(self, f"_{table}"))
+        for table in metadata.tables.keys() - set(TABLES):  # of browsers that are logged in, and of no study
+            self.report.counts[table] = 0
+            _step(self.report, f"table {table}", lambda table=table: list(self._typed(table)))  # type: ignore[misc]
 
     def _typed(self, table: str) -> Iterator[Row]:
         for row in self.rows.rows(table):

@@ -6,6 +6,7 @@ What came after it can be read, but nobody knows that it followed; so it is not 
 
 import csv
 import os
+import sqlite3
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,8 @@ from levers.studies.events import Told
 from levers.studies.state import StudyState
 from levers.studies.storage.base import Answer, Stored, chained, decoded
 from levers.studies.storage.care.backup import write_rows
-from levers.studies.storage.care.check import EVENT, of_right_types, token_of
-from levers.studies.storage.care.rows import Row
+from levers.studies.storage.care.check import EVENT, OLDER, of_right_types, token_of
+from levers.studies.storage.care.rows import Row, reading
 from levers.studies.storage.care.salvage import salvaged_rows
 from levers.studies.storage.chain import origin_digest, total_of
 from levers.studies.storage.schema import metadata, storage_row, study_digest
@@ -99,6 +100,7 @@ def repair_storage(address: str, target: str, left_over: str | os.PathLike[str])
     aside = os.fspath(left_over)
     if os.path.exists(aside):
         raise StorageError(f"{aside} exists already; give another name for what is left over")
+    _refuse_older(address)
     found, report = salvaged_rows(address), Repaired()
     if not any(found[table] for table in ("studies", "events")):
         raise StorageError("nothing that can be read is a study of levers; a backup is all that helps")
@@ -126,6 +128,17 @@ def repair_storage(address: str, target: str, left_over: str | os.PathLike[str])
         _write_left_over(aside, loose)
         report.left_over = aside
     return report
+
+
+def _refuse_older(address: str) -> None:
+    """Logs of older versions have no digests to tell what is as it was written."""
+    try:
+        with reading(address) as rows:
+            version = rows.version()
+    except (StorageError, sqlite3.Error):  # damaged where that is kept
+        return
+    if version in OLDER:
+        raise StorageError(f"the storage has schema {version}; make a copy, and `levers storage upgrade` that first")
 
 
 def _own_row(rows: Iterable[Row]) -> Row | None:

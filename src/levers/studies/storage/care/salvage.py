@@ -134,9 +134,10 @@ def _reader(table: str) -> Callable[[int, list[Any]], Row | None]:
     alias = keys[0] if len(keys) == 1 and isinstance(metadata.tables[table].c[keys[0]].type, sa.Integer) else None
 
     def read(rowid: int, values: list[Any]) -> Row | None:
-        if len(values) != len(names):
+        later = columns[len(values) :]  # a row from before a column was added does not have it
+        if len(values) > len(names) or not all(column.nullable for column in later):
             return None
-        row = _row(table, names, values)
+        row = _row(table, names, [*values, *(None for _ in later)])
         if alias is not None:
             if row[alias] is not None:
                 return None
