@@ -127,7 +127,7 @@ def test_an_expression_and_json() -> None:
         ({"time": "cpu"}, "--time is wall, user, instructions"),
     ):
         with pytest.raises(InvalidSettingError, match=message):
-            Reading(**how)  # type: ignore[arg-type]
+            Reading(**how)
 
 
 def test_an_expression_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -451,6 +451,15 @@ def test_a_function_says_that_a_run_failed(database: str) -> None:
     def never(run: levers.Assignment) -> float:
         raise FailedRunError("no power")
 
+    def breaks(run: levers.Assignment) -> float:
+        raise ValueError("first\x1b\nsecond " + "x" * 9_000)
+
+    study = levers.create_study("broken", SPACE, storage=database, **SETTINGS)
+    with pytest.raises(ValueError, match="second"):
+        study.optimize(breaks)
+    [what] = [entry.what for entry in study.log() if "failed" in entry.what]
+    assert "ValueError: first? second xxx" in what
+    assert len(what) < 3_000
     study = levers.create_study("line", SPACE, storage=database, **SETTINGS)
     with pytest.raises(StudyError, match=r"the last 3 runs gave no outcome.*no power"):
         study.optimize(never, max_failures=3)

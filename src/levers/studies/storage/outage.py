@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 _SQLITE = {5: "busy", 6: "locked", 10: "input or output failed", 13: "the disk is full", 14: "cannot open the file"}
@@ -13,26 +13,26 @@ _REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf entry")
 """Words of a server that answers at the door, and refuses. The driver has no code for those."""
 
 
-def is_outage(error: SQLAlchemyError) -> bool:
+def is_outage(error: Exception) -> bool:
     """Whether an error says that the database is away or busy now, not that something is wrong with the request.
 
-    >>> import sqlalchemy as sa
+    It may be SQLAlchemy's or a driver's own.
+
+    >>> import sqlite3
     >>> try:
-    ...     sa.create_engine("sqlite:////nowhere/x.db").connect()
-    ... except SQLAlchemyError as error:
+    ...     sqlite3.connect("/nowhere/x.db")
+    ... except sqlite3.Error as error:
     ...     is_outage(error)
     True
     """
     if isinstance(error, PoolTimeoutError):  # all connections were taken for too long
         return True
-    if not isinstance(error, DBAPIError):
-        return False
-    cause: Any = error.orig
+    cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in _SQLITE
     state = getattr(cause, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_POSTGRES)
-    broken = error.connection_invalidated or type(cause).__name__ == "OperationalError"
+    broken = getattr(error, "connection_invalidated", False) or type(cause).__name__ == "OperationalError"
     return broken and not any(words in str(cause) for words in _REFUSED)

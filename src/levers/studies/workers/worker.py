@@ -38,6 +38,8 @@ PATIENCE = 600.0
 """Seconds for which a storage or a service may be away before a worker gives up."""
 MOST_WORKERS = 1_000
 """Workers of one study and one user on one machine."""
+MOST_REASON = 2_000
+"""Characters of the reason why a run failed that the log has."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger("levers")
 T = TypeVar("T")
@@ -182,8 +184,8 @@ class Worker:
             raise refused
 
     def failed(self, trial: Trial, reason: str) -> None:
-        """A run that gave no outcome."""
-        self._keep(Outcome(trial.number, failed=reason, at=time.time()))
+        """A run that gave no outcome. Whatever an exception says becomes a line that a log can hold."""
+        self._keep(Outcome(trial.number, failed=log_line(reason), at=time.time()))
 
     def send(self) -> dict[int, LeversError]:
         """Tell what is kept, if the study can be reached now; returns what it refused, by trial."""
@@ -401,6 +403,16 @@ def _journal_of(owner: Owner, *, strict: bool) -> tuple[str, Journal]:
             )
             return (name if strict else f"{owner.worker}-{os.getpid()}"), Journal()
     raise StudyError(f"{MOST_WORKERS:,} workers are at work on {owner.study!r} here already")
+
+
+def log_line(text: str) -> str:
+    """A text as one printable line, not too long.
+
+    >>> log_line("ValueError: a\\n\\x1b[2J  b")
+    'ValueError: a ?[2J b'
+    """
+    plain = " ".join(text.split())
+    return "".join(c if c.isprintable() else "?" for c in plain)[:MOST_REASON]
 
 
 def _listed(trials: Iterable[int]) -> str:
