@@ -51,7 +51,7 @@ _WORDS = {
     415: "The body is of a type that is not read here.",
     421: "The service is not called by that host name.",
     422: "The input is wrong; the message says what to change.",
-    429: "Too many wrong tokens came from this address lately.",
+    429: "The token is wrong, and too many wrong ones came from this address lately.",
     503: "The storage does not answer, or too many long computations are under way.",
 }
 _ALWAYS = (401, 403, 421, 422, 429, 503)
