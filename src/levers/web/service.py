@@ -116,21 +116,20 @@ class Service:
     def token(self, request: Request, text: str) -> Token:
         """The token that a request came with, if it opens something. Wrong ones are counted by where they come from."""
         caller = str(request.scope["levers.state"].get("caller", "unknown"))
-        wait = self.attempts.wait(caller, text)
-        if wait:
-            message = f"too many wrong tokens came from {caller}; tokens that have worked lately still do"
-            raise RefusedError(429, f"{message}, others wait {wait:.0f} s", retry_after=math.ceil(wait))
         found = known_token(self.storage, text)
         if found is None:
+            wait = self.attempts.wait(caller)
+            if wait:  # not logged any more
+                message = f"the token is wrong, and too many wrong ones came from {caller}; wait {wait:.0f} s"
+                raise RefusedError(429, message, retry_after=math.ceil(wait))
             n_failed = self.attempts.failed(caller)
-            much = f": the {n_failed}. in {WINDOW_SECONDS:.0f} s, so others wait" if n_failed >= MOST_FAILURES else ""
+            much = f": {n_failed} in {WINDOW_SECONDS:.0f} s, more are not logged" if n_failed >= MOST_FAILURES else ""
             log.warning("a wrong token from %s%s", caller, much)
             raise RefusedError(401, "the token is wrong or was revoked; `levers token create` makes a new one")
         ended = why_not(found, self.clock())
         if ended is not None:  # the secret is right, so nobody is guessing
             self._say_once(f"over {found.id} {caller}", f"{name_in_log(found)}, from {caller}: the token {ended}")
             raise RefusedError(401, f"the token {found.id} {ended}; `levers token create` makes a new one")
-        self.attempts.worked(text)
         return found
 
     def _of_session(self, request: Request, value: str) -> Token:

@@ -156,6 +156,15 @@ def name_in_log(token: Token) -> str:
     return f"{token.note[: MAX_WHO - len(own)]}{own}"
 
 
+def short_name(who: str) -> str:
+    """A name of a log for people who work side by side: without the token's id, where a note stands before it.
+
+    >>> short_name("bench 2 (token 3f2a91c04b7d)"), short_name("token 3f2a91c04b7d"), short_name("ann")
+    ('bench 2', 'token 3f2a91c04b7d', 'ann')
+    """
+    return re.sub(r"(?<=.) \(token [0-9a-f]{12}\)$", "", who)
+
+
 def days_left(token: Token, now: float | None = None) -> float | None:
     """Days until a token ends, below 0 when it has; None when it has no end.
 

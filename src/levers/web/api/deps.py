@@ -53,7 +53,7 @@ _WORDS = {
     415: "The body is of a type that is not read here.",
     421: "The service is not called by that host name.",
     422: "The input is wrong; the message says what to change.",
-    429: "Too many wrong tokens came from this address lately.",
+    429: "The token is wrong, and too many wrong ones came from this address lately.",
     431: "The address and the headers are larger than the service takes.",
     503: "The storage does not answer, or too much is under way; `Retry-After` says when to try again.",
 }

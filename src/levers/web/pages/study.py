@@ -17,6 +17,7 @@ from levers.studies.analysis import views
 from levers.studies.analysis.describe import gain_words, promise, several
 from levers.studies.analysis.views import Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
+from levers.studies.storage.tokens import short_name
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
 from levers.web.errors import RefusedError, lines_of, status_of
@@ -178,7 +179,7 @@ def open_runs(
     kept = [t for t in (*shown, *entered) if 0 <= t < state.trials.n_trials]
     listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
     closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
-    tellers = who_told(study, state, closed) if closed else {}
+    tellers = {t: short_name(who) for t, who in who_told(study, state, closed).items()} if closed else {}
     rows = []
     for trial in views.trials(state, listed):
         said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(trial.number))
