@@ -30,6 +30,8 @@ _TABLE = 0.04  # seconds for the tail of one number of levels, which is made onc
 _PROVEN = 0.45  # the same of a complete proof, for each level beyond two
 _PROVEN_SUM = 0.15  # seconds for each such level of each lever: the sum over levers is a programme of its own
 _START = 0.5  # seconds to load what is needed
+_LIMIT = 1e-7  # seconds for each pair of levers: what any method needs is a maximum over how many of them matter
+_PLANNING = 3.0  # seconds for the sum over levers, and for the studies that a plan simulates
 _START_BYTES = 90_000_000
 _MATRICES, _PAIR_ARRAYS = 10, 8  # matrices over all levels, and arrays over pairs of levels, that are held at a time
 _CELL = 3e-8  # seconds for each run and lever where few levers matter
@@ -71,9 +73,24 @@ def study_cost(n_levels: Sequence[int], *, sparse: bool = False, pooled: bool = 
         return Cost(seconds + _CELL * cells, _START_BYTES + 8 * cells, stored, MAX_SPARSE_LEVELS)
     seconds += _CUBE * d**3 + _PAIR * pairs
     if proven:
-        seconds += _PROVEN * sum(m - 2 for m in set(n_levels)) + _PROVEN_SUM * sum(m - 2 for m in n_levels)
+        seconds += _proof_seconds(n_levels)
     n_bytes = _START_BYTES + 8 * (_MATRICES * d * d + _PAIR_ARRAYS * pairs)
     return Cost(seconds, n_bytes, (4 * d * d if pooled else 64 * pairs) // 3 + 40 * d)
+
+
+def plan_cost(n_levels: Sequence[int], *, proven: bool = False) -> Cost:
+    """What a plan for levers with so many levels costs, about: tables for its different level counts, but no design.
+
+    >>> plan_cost([5] * 1000).seconds < 5 < plan_cost(range(2, 1002)).seconds
+    True
+    """
+    seconds = _START + _PLANNING + _TABLE * len(set(n_levels)) + _LIMIT * len(n_levels) ** 2
+    seconds += _proof_seconds(n_levels) if proven else 0.0
+    return Cost(seconds, _START_BYTES, 0, MAX_SPARSE_LEVELS)
+
+
+def _proof_seconds(n_levels: Sequence[int]) -> float:
+    return _PROVEN * sum(m - 2 for m in set(n_levels)) + _PROVEN_SUM * sum(m - 2 for m in n_levels)
 
 
 def check_cost(n_levels: Sequence[int], cost: Cost) -> None:

@@ -17,8 +17,7 @@ from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed, stakes_tolerance
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
-from levers.core.codec import restored
-from levers.core.cost import check_cost
+from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.model.moments import Moments
@@ -220,7 +219,7 @@ class _Question:
         if self.block_size is not None:
             check_count("block_size", self.block_size)
         check_choice("certificate", self.certificate, CERTIFICATES)
-        check_cost(self.n_levels, restored(Cfs, {"problem": self.problem, **self.options}).cost)
+        check_cost(self.n_levels, plan_cost(self.n_levels, proven=self.certificate == CERTIFICATES[1]))
 
     @property
     def noise_known(self) -> bool:
@@ -255,24 +254,15 @@ class _Question:
     @cached_property
     def solver(self) -> Cfs:
         """What would run the study."""
-        return Cfs(self.problem, **self.options)
-
-    @property
-    def problem(self) -> Problem:
-        """What the study would be asked."""
-        return Problem(self.space, self.tolerance, self.failure_prob, self.noise if self.noise_known else None)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """And with which options."""
-        return {
-            "certificate": CERTIFICATES[0] if self.is_subgaussian else self.certificate,
-            "noise": NOISES[1] if self.is_subgaussian else NOISES[0],
-            "max_parents": self.max_parents,
-            "min_effect": self.min_effect,
-            "budget": self.budget,
-            "most_cells": _MOST_CELLS,
-        }
+        return Cfs(
+            Problem(self.space, self.tolerance, self.failure_prob, self.noise if self.noise_known else None),
+            certificate=CERTIFICATES[0] if self.is_subgaussian else self.certificate,
+            noise=NOISES[1] if self.is_subgaussian else NOISES[0],
+            max_parents=self.max_parents,
+            min_effect=self.min_effect,
+            budget=self.budget,
+            most_cells=_MOST_CELLS,
+        )
 
     @cached_property
     def reckoned(self) -> tuple[float, float]:
