@@ -97,7 +97,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = Problem.of(error)
     if isinstance(error, NoSuchStudyError):
         await to_thread.run_sync(request.app.state.service.forget_deleted)
-    if problem.status >= 500:
+    if problem.status >= 500 and not isinstance(error, RefusedError):  # what was refused is counted, and no error
         log.error("%s: %s", problem.kind, error)
     answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
