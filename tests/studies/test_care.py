@@ -127,6 +127,8 @@ class TestCheck:
             ("CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END", "trigger t of events is not one"),
             ("DROP INDEX ix_studies_name", "ix_studies_name of studies is missing"),
             ("DELETE FROM sqlite_sequence", "the next id follows 0"),
+            ("UPDATE levers_schema SET version_num = '0002'", "has tables of a later one"),
+            ("UPDATE events SET data = replace(data, 'shape', 'shap*') WHERE kind = 'Opened'", "cannot be read"),
         ],
     )
     def test_what_is_wrong_is_named(self, file: Path, statement: str, said: str) -> None:

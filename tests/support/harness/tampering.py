@@ -122,7 +122,10 @@ class Tampered:
 
 def verified_studies(path: str) -> bool:
     """Whether every study verifies, and can be read at all."""
-    storage = SqlStorage(parse_url(f"sqlite:///{path}"))
+    try:
+        storage = SqlStorage(parse_url(f"sqlite:///{path}"))
+    except LeversError:
+        return False
     try:
         return all(load_study(name, storage).verify().ok for name in list_studies(storage))
     except LeversError:

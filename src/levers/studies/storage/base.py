@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Protocol, get_args
 
 from levers.core.codec import from_json, tag_of, to_json
-from levers.errors import InvalidNameError, LeversError, NoSuchStudyError, StudyError, StudyExistsError
+from levers.errors import InvalidNameError, NoSuchStudyError, StudyError, StudyExistsError
 from levers.studies.events import EDITION, Event, Record
 from levers.studies.storage.chain import digest_of, event_digest, origin_digest
 
@@ -79,7 +79,7 @@ def decoded(stored: Sequence[Stored]) -> list[Record]:
     for one in stored:
         try:
             event = from_json(one.data, object)
-        except (LeversError, ValueError) as error:
+        except Exception as error:  # whatever damaged text does to JSON, numbers and arrays
             raise StudyError(
                 f"event {one.seq} ({one.kind}) of the log cannot be read: {error}; {_UNREADABLE}"
             ) from None

@@ -82,6 +82,8 @@ def _check(rows: Rows, report: Report) -> None:
     found = versions[0]
     if found is None:
         report.add("schema", _NO_TABLES)
+    elif found in OLDER and any(mark > found and table in rows.tables() for mark, table in MARKS.items()):
+        report.add("schema", f"it says that it is {found}, and has tables of a later one")
     elif found in OLDER:
         report.notes.append(f"its schema is {found}: `levers storage upgrade` first, then its rows can be checked")
     elif found != SCHEMA:
@@ -98,6 +100,8 @@ def _check_tables(rows: Rows, report: Report) -> None:
         _check_server(rows.connection, report)
 
 
+MARKS = {"0002": "answers", "0003": "storage", "0004": "sessions"}
+"""A table that came with each schema."""
 OLDER = tuple(f"{n:04}" for n in range(1, int(SCHEMA)))
 """The schemas of versions before this one."""
 _NO_TABLES = (

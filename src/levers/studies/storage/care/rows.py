@@ -39,6 +39,9 @@ class Rows(Protocol):
     def last_id(self) -> int:
         """The last id that the database gave to a study."""
 
+    def tables(self) -> set[str]:
+        """The names of all tables."""
+
 
 @contextmanager
 def reading(address: str) -> "Iterator[Rows]":
@@ -139,6 +142,12 @@ class SqliteRows:
             raise StorageError("sqlite_sequence has other rows than the last id of a study")
         return int(found[0][1])
 
+    def tables(self) -> set[str]:
+        """The names of all tables."""
+        self.begin()
+        found = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {str(text(row[0])) for row in found}
+
 
 class ServerRows:
     """Rows of a PostgreSQL database, in one snapshot."""
@@ -166,3 +175,7 @@ class ServerRows:
         """The last id that was given to a study."""
         query = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM studies_id_seq"
         return int(self.connection.execute(sa.text(query)).scalar() or 0)
+
+    def tables(self) -> set[str]:
+        """The names of all tables."""
+        return set(sa.inspect(self.connection).get_table_names())
