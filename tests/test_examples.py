@@ -1,5 +1,7 @@
 """The examples run, and say what they should."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +50,22 @@ def test_a_command_is_tuned(tmp_path: Path) -> None:
     assert done.returncode in (0, 4), done.stderr  # the text is another one every time, and may bring a doubt
     assert "memory=" in done.stdout
     assert "Runs: 9." in done.stdout
+
+
+@pytest.mark.skipif(not (shutil.which("cc") and shutil.which("valgrind")), reason="compiles, and counts instructions")
+def test_flags_of_a_compiler_are_tuned(tmp_path: Path) -> None:
+    folder = shutil.copytree(ROOT / "examples" / "compiler_flags", tmp_path / "flags")
+    done = subprocess.run(
+        ["sh", str(folder / "tune.sh"), "--budget", "4", "--seed", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "LEVERS": f"{sys.executable} -m levers.cli.app"},
+    )
+    assert done.returncode in (0, 4), done.stderr
+    assert "unroll_loops=-f" in done.stdout
+    assert "Runs: 4." in done.stdout
 
 
 def test_the_readmes_python_is_the_example() -> None:

@@ -102,3 +102,15 @@ def test_a_lease_is_renewed_over_http(server: str, database: str) -> None:
         with pytest.raises(NoSuchTrialError):
             there.renew([999], lease=60)
         assert "renewed trial 0" in there.log()[-1].what
+
+
+def test_a_command_is_tuned_for_a_service(server: str, database: str) -> None:
+    levers_of = ["--factor", "a=1,2,3", "--factor", "b=10,20"]
+    words = ["run", "sum", "--url", server, *levers_of, "--budget", "9", "--seed", "1", "--goal", "minimize"]
+    done = CliRunner().invoke(app, [*words, "--jobs", "2", "--", "expr", "{a}", "+", "{b}"])
+    assert done.exit_code in (0, 4), done.output  # outcomes without any noise are a doubt of their own
+    assert "a=1, b=10." in done.output
+    study = levers.load_study("sum", database)
+    assert study.status().n_complete == 9
+    other = CliRunner().invoke(app, ["run", "sum", "--url", server, "--budget", "10", "--", "expr", "{a}", "+", "{b}"])
+    assert "budget was 9 and is 10 here" in str(other.exception)
