@@ -87,19 +87,26 @@ def finish(study: Study) -> levers.Verdict:
     return study.verdict()
 
 
-def roll_back(sql: Sql, study: Study, seq: int) -> None:
-    """The storage as it was when event `seq` was the last: a replica that lags behind, or yesterday's backup."""
-    sql("DELETE FROM events WHERE study_id = :s AND seq > :n", s=study.id, n=seq)
-    sql("DELETE FROM snapshots WHERE study_id = :s", s=study.id)
-    columns = [row[0] for row in sql("SELECT digest FROM events WHERE study_id = :s AND seq = :n", s=study.id, n=seq)]
-    sql("UPDATE studies SET n_events = :n, head = :d, snapshot = '' WHERE id = :s", n=seq, d=columns[0], s=study.id)
+def backup(sql: Sql) -> Callable[[], None]:
+    """Keep every row as it is now; what is returned puts them back, as a restored backup or a lagging replica would."""
+    tables = ("studies", "events", "snapshots", "answers")
+    kept = {table: [dict(row._mapping) for row in sql(f"SELECT * FROM {table}")] for table in tables}
+
+    def restore() -> None:
+        for table in reversed(tables):
+            sql(f"DELETE FROM {table}")
+        for table, rows in kept.items():
+            for row in rows:
+                sql(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)
+
+    return restore
 
 
 def test_a_storage_that_was_rolled_back_under_a_live_process_goes_on(study: Study, fresh: Fresh, sql: Sql) -> None:
     tell(study, 3)
-    was = study.state.seq
+    restore = backup(sql)
     tell(study, 4)
-    roll_back(sql, study, was)
+    restore()
     assert study.status().n_complete == 3  # noticed by a reader
     tell(study, 2)
     assert fresh(study).status().n_complete == 5
@@ -109,10 +116,10 @@ def test_a_storage_that_was_rolled_back_under_a_live_process_goes_on(study: Stud
 
 def test_a_writer_notices_a_roll_back_before_it_writes(study: Study, fresh: Fresh, sql: Sql) -> None:
     tell(study, 3)
-    was = study.state.seq
+    restore = backup(sql)
     late = study.ask(2)
     tell(study, 4)
-    roll_back(sql, study, was)
+    restore()
     with pytest.raises(TrialError, match=f"trial {late[0].number} was not asked for yet"):
         study.tell(late[0], 1.0)  # which the storage does not know as handed out any more
     assert study.status().n_complete == 3
@@ -120,22 +127,36 @@ def test_a_writer_notices_a_roll_back_before_it_writes(study: Study, fresh: Fres
 
 
 def test_outcomes_of_trials_that_are_gone_are_refused_by_name(study: Study, fresh: Fresh, sql: Sql) -> None:
-    was = study.state.seq
-    n_first = len(study.state.trials.state[: study.state.trials.n_trials])
+    restore, was = backup(sql), study.state.seq
     tell(study, 1000)
     trial = study.ask()[0]
-    assert trial.number >= n_first
-    roll_back(sql, study, was)
+    restore()
     with pytest.raises(TrialError, match=f"there is no trial {trial.number}"):
         study.tell(trial, 1.0)
     assert fresh(study).state.seq == was
 
 
+def test_an_outcome_is_not_stored_under_another_row(study: Study, fresh: Fresh, sql: Sql) -> None:
+    """The same number can be another run once a storage was rolled back, and the round designed on other outcomes."""
+    restore = backup(sql)
+    tell(study, 1000)
+    held = study.ask(1000)
+    restore()
+    other = fresh(study)
+    while other.state.trials.n_trials <= held[-1].number:
+        other.tell_many([(trial, 9.0 * (trial.params["heat"] == "low")) for trial in other.ask(1000)])
+    other.ask(1000)
+    moved = next(one for one in held if other.trial(one.number).params != one.params)
+    with pytest.raises(TrialError, match=f"trial {moved.number} is another run than the one that was handed out"):
+        study.tell(moved, 1.0)
+    assert other.trial(moved.number).value is None
+
+
 def test_a_log_that_others_wrote_after_a_roll_back_is_read_anew(study: Study, fresh: Fresh, sql: Sql) -> None:
     tell(study, 3)
-    was, other = study.state.seq, fresh(study)
+    restore, other = backup(sql), fresh(study)
     tell(study, 4)
-    roll_back(sql, study, was)
+    restore()
     other.tell(other.ask()[0], 1.0)
     other.tell(other.ask()[0], 1.5)  # as many events as there were, and others
     assert study.state.seq == other.state.seq

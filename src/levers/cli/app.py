@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from levers.cli.terminal import Terminal, spelt
-from levers.errors import LeversError, NotFinishedError, SurprisingOutcomesError
+from levers.errors import DamagedLogError, LeversError, NotFinishedError, SurprisingOutcomesError
 
 COMMANDS = {
     "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
@@ -60,6 +60,10 @@ COMMANDS = {
         "Change what is asked for, or known, under way; all runs so far count under the new terms.",
     ),
     "trials": ("results:trials", "List the trials."),
+    "verify": (
+        "results:verify",
+        "Recompute a study from its log alone, and say whether all of it is as it was written. Exit code 6: it is not.",
+    ),
     "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),
     "export": (
         "results:export",
@@ -79,7 +83,7 @@ COMMANDS = {
 }
 """Each command's module and function, and its line in `levers --help`, in the order in which they are listed."""
 
-EXIT_CODES: dict[type[LeversError], int] = {NotFinishedError: 3, SurprisingOutcomesError: 5}
+EXIT_CODES: dict[type[LeversError], int] = {NotFinishedError: 3, SurprisingOutcomesError: 5, DamagedLogError: 6}
 """Exit codes of errors that are not wrong input, which is 2."""
 
 WITH_NUMBERS = ("tell", "fail", "correct")
@@ -116,7 +120,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
     epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 4 in doubt, "
-    "5 surprising outcomes that were not stored, 130 interrupted.",
+    "5 surprising outcomes that were not stored, 6 a log that is not as it was written, 130 interrupted.",
 )
 
 

@@ -1,4 +1,4 @@
-"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `trials`, `export`, `log`: what a study says."""
+"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `trials`, `export`, `verify`, `log`: what a study says."""
 
 import dataclasses
 from pathlib import Path
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import polars
 
 
+NOT_AS_WRITTEN = 6
+"""The exit code of a study that is not what its log says."""
 IN_DOUBT = 4
 """The exit code of a verdict that outcomes contradict."""
 
@@ -298,6 +300,43 @@ def export(
     """
     at.study.export(output)
     typer.echo(f"wrote {output}")
+
+
+@on_study()
+def verify(
+    at: Reached,
+    head: Annotated[str | None, typer.Option(help="A digest that was noted before: must the log contain it?")] = None,
+    seconds: Annotated[float, typer.Option(help="How long to recompute; the rest is checked as a chain.")] = 60.0,
+    output: FormatOption = Format.table,
+) -> None:
+    """Recompute a study from its log alone, and say whether all of it is as it was written. Exit code 6: it is not.
+
+    Checked are the chain of events, every design, decision and check, and the verdict. Note the head that is printed
+    and keep it elsewhere: with --head it tells later whether somebody has rewritten the log.
+
+    \b
+    Examples:
+      levers verify oven
+      levers verify oven --head 4b1f...
+    """
+    found = at.study.verify(head, seconds=seconds)
+    if output is Format.json:
+        say_json(dataclasses.asdict(found))
+    elif output is Format.csv:
+        say_rows([*found.differences, *found.remarks], output, "", nothing="nothing is wrong")
+    else:
+        typer.echo(f"{at.name}: {found}")
+        for one in found.differences:
+            typer.echo(f"  WRONG: {one}")
+        for one in found.remarks:
+            typer.echo(f"  not recomputed: {one}")
+        if found.verdict is not None and found.ok:
+            typer.echo(f"  verdict: {found.verdict}")
+        if found.contains_head:
+            typer.echo(f"  the log contains {head}")
+        typer.echo(f"  head: {found.head}")
+    if not found.ok:
+        raise typer.Exit(NOT_AS_WRITTEN)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

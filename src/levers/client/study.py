@@ -24,10 +24,12 @@ from levers.studies.analysis.views import Best, EffectRow, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
 from levers.studies.run import (
+    VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
     Outcomes,
     check_corrections,
+    check_head,
     check_reason,
     observed_levels,
     outcome_pairs,
@@ -41,6 +43,7 @@ from levers.studies.study import LogEntry, NoOutcomeWarning, SurprisingOutcomeWa
 if TYPE_CHECKING:
     import polars
 
+    from levers.studies.analysis.verification import StudyVerification
     from levers.studies.sheets.runs import SheetReport
 
 FileName: TypeAlias = str | os.PathLike[str]
@@ -158,9 +161,15 @@ class RemoteStudy(AnyStudy):
     @property
     def state(self) -> StudyState:
         """The state as of now, worked out here from the study's events: read it, do not change it."""
+        known = self._state
+        if known.seq:
+            last = next(self._transport.pages(f"{self._path}/events", known.seq - 1, 1), None)
+            if last is None or last["digest"] != known.head:
+                self._state = StudyState()  # the service's storage was rolled back or replaced
         for one in self._transport.pages(f"{self._path}/events", self._state.seq, 1000):
             event: Any = from_json(one["data"], object)
             self._state.apply(Record(one["seq"], one["at"], one["who"], event))
+            self._state.head = one["digest"]
         return self._state
 
     def frozen(self) -> StudyState:
@@ -207,6 +216,17 @@ class RemoteStudy(AnyStudy):
     def log(self) -> list[LogEntry]:
         """Everything that happened, oldest first."""
         return [built(LogEntry, one) for one in self._transport.pages(f"{self._path}/log", limit=1000)]
+
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone, on the service, which has limits to `seconds`. See `Study.verify`."""
+        from levers.studies.analysis.verification import Difference, StudyVerification
+
+        check_head(head)
+        found = self._get("verification", head=head, seconds=check_positive("seconds", seconds))
+        wrong, remarks = (tuple(built(Difference, one) for one in found[key]) for key in ("differences", "remarks"))
+        return built(StudyVerification, found, differences=wrong, remarks=remarks)
 
     def export(self, path: FileName) -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""

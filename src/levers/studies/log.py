@@ -275,7 +275,11 @@ class StudyLog:
         state = self._state
         while True:
             header = source.header()
-            if (header.n_events, header.head, header.last) == (state.seq, state.head, state.head):
+            if (header.n_events, header.head) == (state.seq, state.head):
+                if header.last != state.head:
+                    raise DamagedLogError(
+                        state.seq, f"event {state.seq}, the last that was written, is gone or another"
+                    )
                 return
             stored = source.read(state.seq) if header.n_events > state.seq else []
             check_follows(state.seq, state.head, stored)
@@ -302,7 +306,7 @@ def check_end(header: Header, seq: int, head: str) -> None:
     """Refuse a log that ends at event `seq`, with digest `head`, where its storage says that it ends elsewhere."""
     if seq < header.n_events:
         raise DamagedLogError(seq + 1, f"the log ends at event {seq}, and {header.n_events} were written")
-    if seq > header.n_events or not header.head == header.last == head:
+    if seq > header.n_events or head != header.head:
         raise DamagedLogError(0, f"the storage says that another log than this one ends at event {header.n_events}")
 
 

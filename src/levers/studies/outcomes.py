@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.space import FREE, Codes, Level, Space
+from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
 from levers.studies.state import StudyState, TrialState
@@ -142,6 +142,24 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     keep = np.delete(keep, list(wrong))
     levels = None if levels is None else np.delete(levels, list(wrong), axis=0)
     return Accepted(trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved)
+
+
+def check_settings(state: StudyState, trials: Numbers, asked: Mapping[int, Assignment]) -> None:
+    """Refuse outcomes of trials of the open block that set something else when they were handed out.
+
+    That happens when the storage was rolled back meanwhile: the same number may then be another run.
+    """
+    block = state.open_block
+    known = [int(trial) for trial in trials if int(trial) in asked]
+    if block is None or not known:
+        return
+    now = state.spec.expand(block.batch.codes[state.trials.row[known]])
+    for trial, codes in zip(known, now.tolist(), strict=True):
+        if tuple(codes) != asked[trial].codes:
+            raise TrialError(
+                f"trial {trial} is another run than the one that was handed out: the storage was rolled back or "
+                "replaced since; nothing was stored. Ask for runs again"
+            )
 
 
 def taken_levels(space: Space, trials: Sequence[int], observed: Observed | None) -> Codes | None:

@@ -1,12 +1,13 @@
 """What every study can do wherever it is kept, and running a function on what a study asks for."""
 
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from levers.studies.outcomes import outcome_number
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 
+if TYPE_CHECKING:
+    from levers.studies.analysis.verification import StudyVerification
+
 Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 """Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
 
@@ -31,6 +35,8 @@ Returned: TypeAlias = float | tuple[float, Mapping[str, Level]]
 
 T = TypeVar("T")
 
+VERIFY_SECONDS = 60.0
+"""How long a study is recomputed; the rest of its log is then only checked as a chain."""
 MOST_FAILURES = 20
 """Runs that may give NaN in a row before `optimize` gives up."""
 
@@ -94,6 +100,12 @@ class AnyStudy(ABC):
     @abstractmethod
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that are out."""
+
+    @abstractmethod
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone."""
 
     @abstractmethod
     def best(self) -> Best | None:
@@ -248,6 +260,17 @@ def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
     """
     pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
     return [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
+
+
+def check_head(head: str | None) -> None:
+    """Refuse what is no digest.
+
+    >>> check_head("abc")
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: a head is the 64 hexadecimal digits that `levers verify` prints, not 'abc'
+    """
+    if head is not None and (not isinstance(head, str) or not re.fullmatch("[0-9a-f]{64}", head)):
+        raise InvalidSettingError(f"a head is the 64 hexadecimal digits that `levers verify` prints, not {head!r}")
 
 
 def observed_levels(observed: ByTrial | None) -> dict[int, Mapping[str, Level]] | None:

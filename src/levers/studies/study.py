@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Codes, Level
+from levers.core.space import Assignment, Codes, Level
 from levers.core.validation import MAX_NAME, check_count, check_positive, check_text, visible
 from levers.errors import (
     InvalidSettingError,
@@ -27,6 +27,7 @@ from levers.errors import (
     TrialError,
     surprising,
 )
+from levers.progress import progress_bar
 from levers.studies.analysis import views
 from levers.studies.events import (
     Asked,
@@ -48,6 +49,7 @@ from levers.studies.outcomes import (
     Surprise,
     check_correctable,
     check_running,
+    check_settings,
     check_told,
     corrected_levels,
     new_outcomes,
@@ -56,10 +58,12 @@ from levers.studies.outcomes import (
     whole_numbers,
 )
 from levers.studies.run import (
+    VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
     Outcomes,
     check_corrections,
+    check_head,
     check_reason,
     observed_levels,
     outcome_pairs,
@@ -87,6 +91,7 @@ if TYPE_CHECKING:
     import polars
 
     from levers.studies.analysis.expectation import Outlook
+    from levers.studies.analysis.verification import StudyVerification
     from levers.studies.sheets.runs import SheetReport
 
     FileName = str | os.PathLike[str]
@@ -269,6 +274,31 @@ class Study(AnyStudy):
         stored = self.storage.read(self.id, after)[:n]
         return [LogEntry(one.seq, one.at, one.who, words(one.record().event)) for one in stored]
 
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone: the chain, designs, decisions, checks and verdict.
+
+        `head` is a digest that an earlier call returned and that was kept elsewhere: the log must still contain it.
+        After so many `seconds` the rest is only checked as a chain. Nothing is locked or changed meanwhile.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
+        >>> found = study.verify()
+        >>> found.ok, study.verify(found.head).contains_head
+        (True, True)
+        """
+        from levers.studies.analysis.verification import read_log, verify_log
+
+        check_head(head)
+        check_positive("seconds", seconds)
+        header, stored = read_log(self.storage, self.id)
+        snapshot = self.storage.snapshot(self.id)
+        if snapshot is not None and snapshot.seq > header.n_events:  # made by somebody who went on meanwhile
+            header, stored = read_log(self.storage, self.id)
+        with progress_bar(f"{self.name} events", len(stored), shown=progress) as advance:
+            return verify_log(header, stored, snapshot, head=head, seconds=seconds, advance=advance)
+
     def export(self, path: "FileName") -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
         from levers.studies.analysis.tables import export_study
@@ -315,9 +345,12 @@ class Study(AnyStudy):
         Outcomes far from what the runs so far lead one to expect are stored with a `SurprisingOutcomeWarning`; without
         `insist` they are refused, as a `SurprisingOutcomesError`, and nothing is stored.
         """
-        told = outcome_pairs(outcomes)
+        given = list(outcomes.items() if isinstance(outcomes, Mapping) else outcomes)
+        told = outcome_pairs(given)
         levels = observed_levels(observed)
-        return self.tell_arrays([t for t, _ in told], [v for _, v in told], observed=levels, insist=insist)
+        asked = {trial.number: trial.params for trial, _ in given if isinstance(trial, Trial)}
+        values = [v for _, v in told]
+        return len(self.accept([t for t, _ in told], values, observed=levels, insist=insist, asked=asked).trials)
 
     def tell_arrays(
         self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
@@ -326,9 +359,15 @@ class Study(AnyStudy):
         return len(self.accept(trials, values, observed=observed, insist=insist).trials)
 
     def accept(
-        self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
+        self,
+        trials: ArrayLike,
+        values: ArrayLike,
+        *,
+        observed: Observed | None = None,
+        insist: bool = True,
+        asked: Mapping[int, Assignment] | None = None,
     ) -> Accepted:
-        """Like `tell_arrays`; returns what was new."""
+        """Like `tell_arrays`; returns what was new. `asked` is what trials set, as far as whoever tells knows it."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
@@ -340,6 +379,7 @@ class Study(AnyStudy):
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
                 kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
                 raise kind(f"{problems[0][1]}{more}; nothing was stored")
+            check_settings(transaction.state, accepted.trials, asked or {})
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:
                 raise SurprisingOutcomesError.of(flags)

@@ -13,7 +13,7 @@ from typing import Protocol, get_args
 
 from levers.core.codec import from_json, tag_of, to_json
 from levers.errors import InvalidNameError, LeversError, NoSuchStudyError, StudyError, StudyExistsError
-from levers.studies.events import Event, Record
+from levers.studies.events import EDITION, Event, Record
 from levers.studies.storage.chain import digest_of, event_digest, origin_digest
 
 MAX_NAME = 200
@@ -26,7 +26,10 @@ _UNREADABLE = "a newer version of levers may have written it, or the storage is 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record as it is kept: the event as JSON text, and the digest that chains it to the record before."""
+    """A record as it is kept: the event as JSON text, and the digest that chains it to the record before.
+
+    `rules` is the edition of the rules that it was written by (`events.EDITION`).
+    """
 
     seq: int
     at: float
@@ -34,10 +37,11 @@ class Stored:
     kind: str
     data: str
     digest: str = ""
+    rules: int = EDITION
 
     def digest_after(self, before: str) -> str:
         """The digest that it must have after an event of digest `before`."""
-        return event_digest(before, self.seq, self.at, self.who, self.kind, self.data)
+        return event_digest(before, self.seq, self.at, self.who, self.kind, self.data, self.rules)
 
     def record(self) -> Record:
         """Decode the record; an event that cannot be read is a StudyError."""
@@ -90,7 +94,8 @@ class Header:
     """What a storage says of a study beside its log: its name, when it was created, and where the log ends.
 
     The log has `n_events` events, and `head` is the digest of the last. `last` is the digest that is found at event
-    `n_events` of the log itself, None where there is no such event.
+    `n_events` of the log itself, None where there is no such event. Whoever waited for the lock may have an older
+    `last`: then there are events to read, which tell.
     """
 
     name: str

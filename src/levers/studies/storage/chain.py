@@ -55,15 +55,15 @@ def origin_digest(name: str, created_at: float) -> str:
     return digest_of("levers study", name, created_at)
 
 
-def event_digest(before: str, seq: int, at: float, who: str, kind: str, data: str) -> str:
+def event_digest(before: str, seq: int, at: float, who: str, kind: str, data: str, rules: int) -> str:
     """The digest of an event: over the digest of the event before it, and everything that is kept of the event.
 
-    digest[n] = digest_of(digest[n - 1], n, at, who, kind, data), with digest[0] = origin
+    digest[n] = digest_of(digest[n - 1], n, at, who, kind, data, rules), with digest[0] = origin
 
-    >>> event_digest(origin_digest("oven", 10.0), 1, 10.0, "ann", "Created", "{}")[:16]
-    '195bb83dc742951d'
+    >>> event_digest(origin_digest("oven", 10.0), 1, 10.0, "ann", "Created", "{}", 1)[:16]
+    '78880a2ff3c3e89d'
     """
-    return digest_of(before, seq, at, who, kind, data)
+    return digest_of(before, seq, at, who, kind, data, rules)
 
 
 def total_of(digests: Iterable[str], start: str = NOTHING) -> str:

@@ -63,6 +63,7 @@ events = Table(
     Column("kind", String(40), nullable=False),
     Column("data", Text, nullable=False),
     Column("digest", _DIGEST, nullable=False, server_default=""),
+    Column("rules", Integer, nullable=False, server_default="0"),  # by which it was written: events.EDITION
 )
 
 snapshots = Table(

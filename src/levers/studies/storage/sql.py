@@ -52,8 +52,10 @@ _WAL_TRIES, _WAL_PAUSE = 50, 0.05
 
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
+_COLUMNS = {"seq": "bigint", "at": "float8", "who": "text", "kind": "text", "data": "text", "digest": "text"}
+_COLUMNS |= {"rules": "integer"}
 _AFTER = (
-    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data, events.c.digest)
+    sa.select(*(events.c[name] for name in _COLUMNS))
     .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
@@ -62,6 +64,12 @@ _LAST = sa.select(events.c.digest).where(events.c.study_id == studies.c.id, even
 _HEADER = sa.select(studies, _LAST.scalar_subquery().label("last")).where(studies.c.id == _STUDY)
 _LOCKED = _HEADER.with_for_update(of=studies)
 _MOVED = sa.update(studies).where(studies.c.id == _STUDY)
+_APPENDED = sa.text(
+    "WITH moved AS (UPDATE studies SET n_events = :n_events, head = :head, answers = :answers, snapshot = :snapshot "
+    f"WHERE id = :study) INSERT INTO events (study_id, {', '.join(_COLUMNS)}) SELECT :study, * "
+    f"FROM unnest({', '.join(f'CAST(:{name}s AS {kind}[])' for name, kind in _COLUMNS.items())})"
+)
+"""Events and the end of the log in one statement: PostgreSQL may be far away, and each statement is a way there."""
 _SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snapshots.c.digest).where(
     snapshots.c.study_id == _STUDY
 )
@@ -158,10 +166,8 @@ class SqlStorage(Storage):
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
         with self._reachable(), self._engine.begin() as connection:
+            # in PostgreSQL, who waited for the lock gets the study's row as it is now, and `last` as it was before
             row = connection.execute(_HEADER if self._sqlite else _LOCKED, {"study": study}).one_or_none()
-            if row is not None and row.last != row.head:
-                # in PostgreSQL, one that waited for the lock has the row as it is now, but the events as they were
-                row = connection.execute(_HEADER, {"study": study}).one_or_none()
             if row is None:
                 raise deleted()
             writing = _Writing(connection, study, row)
@@ -287,13 +293,19 @@ class _Writing:
         self._changed: dict[str, object] = {}  # columns of the study's row
 
     def flush(self) -> None:
-        if self._added:
-            self._insert("events", [asdict(record) for record in self._added])
-            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
         if self._answered:
             rows = [asdict(answer) | {"digest": answer.digest} for answer in self._answered.values()]
             self._insert("answers", rows)
             self._changed["answers"] = total_of([row["digest"] for row in rows], self._answers)
+        if self._added and self.connection.dialect.name == "postgresql":
+            columns = {f"{name}s": [getattr(record, name) for record in self._added] for name in _COLUMNS}
+            end = {"n_events": self._added[-1].seq, "head": self._added[-1].digest, "answers": self._answers}
+            snapshot = self._changed.get("snapshot", self._row.snapshot)
+            self.connection.execute(_APPENDED, {"study": self._study, "snapshot": snapshot} | end | columns)
+            return
+        if self._added:
+            self._insert("events", [asdict(record) for record in self._added])
+            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
         if self._changed:
             self.connection.execute(_MOVED, {"study": self._study} | self._changed)
 

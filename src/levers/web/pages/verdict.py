@@ -7,11 +7,14 @@ from fastapi import APIRouter, Request, Response
 from levers.algorithms.base import Verdict
 from levers.charts.view import StudyView
 from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
-from levers.web.pages.site import page
+from levers.web.pages.site import page, service_of
 from levers.web.pages.study import context, opened
+from levers.web.security import address, name_of
 
 router = APIRouter(include_in_schema=False)
 MOST_LEVELS = 5_000
+VERIFY_SECONDS = 20.0
+"""How long a page recomputes a study."""
 MOST_OTHERS = 200
 """The most factors that are listed though they were not shown to matter."""
 CERTIFICATES = {
@@ -26,6 +29,16 @@ def verdict_page(request: Request, name: str) -> Response:
     """The verdict."""
     _, view = opened(request, name)
     return page(request, "verdict.html", **report(view), **context(view))
+
+
+@router.get("/studies/{name}/verification")
+def verification_page(request: Request, name: str) -> Response:
+    """What came of recomputing a study from its log. The page shows a damaged study too, which no other page does."""
+    service = service_of(request)
+    study = service.study(request, name_of(name), "read")
+    with service.slowly():
+        found = study.verify(seconds=VERIFY_SECONDS, progress=False)
+    return page(request, "verification.html", name=study.name, address=address(study.name), found=found)
 
 
 def report(view: StudyView) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def upgrade() -> None:
     op.add_column("studies", sa.Column("answers", digest, nullable=False, server_default=NOTHING))
     op.add_column("studies", sa.Column("snapshot", digest, nullable=False, server_default=""))
     op.add_column("events", sa.Column("digest", digest, nullable=False, server_default=""))
+    op.add_column("events", sa.Column("rules", sa.Integer, nullable=False, server_default="0"))
     op.add_column("snapshots", sa.Column("head", digest, nullable=False, server_default=""))
     op.add_column("snapshots", sa.Column("digest", digest, nullable=False, server_default=""))
     op.add_column("answers", sa.Column("digest", digest, nullable=False, server_default=""))
@@ -59,7 +60,7 @@ def _chain(connection: sa.Connection, study: int, head: str) -> None:
     while rows := connection.execute(select, {"study": study, "seq": seq, "n": n}).all():
         made = []
         for row in rows:
-            head = event_digest(head, row.seq, row.at, row.who, row.kind, row.data)
+            head = event_digest(head, row.seq, row.at, row.who, row.kind, row.data, 0)
             made.append({"study": study, "seq": row.seq, "digest": head})
         connection.execute(update, made)
         seq = rows[-1].seq
