@@ -21,6 +21,7 @@ from harness.browser import Visitors, running_chromium
 from harness.http_load import running_server
 from levers.studies.library import open_storage
 from levers.studies.storage.base import Storage
+from levers.web.access.attempts import MOST_FAILURES, Attempts
 from levers.web.app import make_app
 from levers.web.server import Address, Server
 from levers.web.service import Limits, Service
@@ -29,7 +30,9 @@ Serve = Callable[..., AbstractContextManager[str]]
 
 
 @contextmanager
-def _serving(storage: str, *, needs_token: bool = False, limits: Limits | None = None) -> Iterator[str]:
+def _serving(
+    storage: str, *, needs_token: bool = False, limits: Limits | None = None, most_failures: int = MOST_FAILURES
+) -> Iterator[str]:
     ready = threading.Event()
     urls: list[str] = []
 
@@ -38,6 +41,7 @@ def _serving(storage: str, *, needs_token: bool = False, limits: Limits | None =
         ready.set()
 
     service = Service(open_storage(storage), needs_token=needs_token, limits=limits)
+    service.attempts = Attempts(most_failures)
     running = Server(service, Address(port=0), say)
     thread = threading.Thread(target=running.run)
     thread.start()

@@ -34,8 +34,19 @@ LevelIn = bool | Annotated[int, Field(ge=-MOST, le=MOST)] | float | str
 Levels = Annotated[list[LevelIn], Field(min_length=2, fail_fast=True)]
 Value = Annotated[float, Field(ge=-MAX_OUTCOME, le=MAX_OUTCOME)]
 TrialNumber = Annotated[int, Field(ge=0, le=MOST, description="The trial's number."), Whole]
-Text = Annotated[str, Field(max_length=10_000)]
-Reason = Annotated[str, Field(max_length=10_000, pattern=r"[^\s\x00-\x1f]", description="Why; kept in the log.")]
+# said in the document; what is refused, and why, the study says in words (core.validation.check_text)
+_CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_LINE, _WORDS = rf"^[^{_CONTROL}]*$", rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+Text = Annotated[str, Field(max_length=10_000, json_schema_extra={"pattern": _LINE})]
+Reason = Annotated[
+    str,
+    Field(
+        max_length=10_000,
+        pattern=r"[^\s\x00-\x1f]",
+        json_schema_extra={"pattern": _WORDS},
+        description="Why; kept in the log.",
+    ),
+]
 Count = Annotated[int, Field(ge=1, le=MOST), Whole]
 Seed = Annotated[int, Field(ge=0, le=MOST), Whole]
 
@@ -185,7 +196,7 @@ class Ask(Wire):
     """How many runs, for whom, and after how many seconds others may have them."""
 
     n: Annotated[int, Field(ge=1, le=MOST_ROWS), Whole] = 1
-    worker: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    worker: Annotated[str, Field(min_length=1, max_length=200, json_schema_extra={"pattern": _LINE})] | None = None
     lease: Annotated[float, Field(gt=0, le=LONGEST_LEASE)] | None = None
 
 

@@ -165,7 +165,8 @@ def login_page(request: Request, then: str = "/") -> Response:
 def login(request: Request, status: int, wrong: str, then: str) -> Response:
     """The page for the token."""
     shown = page(request, "login.html", status, wrong=wrong, then=safe_place(then))
-    if status == 401 and session_cookie(request) in request.cookies:  # it opens nothing any more
+    is_shown = request.headers.get("sec-fetch-dest", "document") == "document"  # to a person, not to a script
+    if status == 401 and is_shown and session_cookie(request) in request.cookies:  # it opens nothing any more
         drop_cookie(request, shown, session_cookie(request))
     return shown
 
