@@ -29,7 +29,17 @@ def test_space_comes_back_whole() -> None:
     assert back.position("b") == 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "7", '{"$": "Nothing"}', '{"name": "a"}', '{"$": "Factor"}'])
+ARRAY = '{"$": "array", "dtype": "<f8", "shape": [2], '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[1, 2]", "7", '{"$": "Nothing"}', '{"name": "a"}', '{"$": "Factor"}'),
+        *(ARRAY + '"data": "AAAA"}', ARRAY + '"data": "!"}', ARRAY.replace("<f8", "<q9") + '"data": ""}'),
+        ARRAY + '"values": "AAAAAAAAAAAAAAAAAADwPw==", "data": "CQk="}',  # the ninth of two values
+    ],
+)
 def test_what_was_not_saved_here_is_refused(text: str) -> None:
     with pytest.raises(StateMismatchError):
         from_json(text, Factor)

@@ -77,7 +77,7 @@ def from_json(text: str, expected: type[T]) -> T:
     """
     try:
         value = _decode(json.loads(text))
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise StateMismatchError(f"this is not a saved {expected.__name__}: {error}") from error
     if not isinstance(value, expected):
         raise StateMismatchError(f"expected a saved {expected.__name__}, found {type(value).__name__}")

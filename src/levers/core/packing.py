@@ -74,12 +74,13 @@ def unpacked(saved: dict[str, Any]) -> Array:
     if not entries.dtype.isnative:
         entries = entries.astype(entries.dtype.newbyteorder("="))
     if "half" in saved:
-        whole = np.empty(shape, dtype=entries.dtype)
+        whole: Array = np.empty(shape, dtype=entries.dtype)
         these, those = _half(shape[0])
         whole[these, those] = whole[those, these] = entries
         return whole
     # logs hold many small flat arrays, and reshaping them would take as long as decoding them
-    return entries if shape == [len(entries)] else entries.reshape(shape)
+    found: Array = entries if shape == [len(entries)] else entries.reshape(shape)
+    return found
 
 
 def _text(array: Array) -> str:

@@ -159,7 +159,7 @@ def _pairs_in_play(sizes: tuple[int, ...], factors: tuple[int, ...], active: Act
     counts = [len(levels) for levels in active]
     level, owner = np.concatenate([np.asarray(levels) for levels in active]), np.repeat(np.arange(len(factors)), counts)
     these, those = level_pairs(tuple(counts))
-    at = begin[owner[these]] + level[these] * size[owner[these]] + level[those]
+    at: NDArray[np.int64] = begin[owner[these]] + level[these] * size[owner[these]] + level[those]
     at.flags.writeable = False
     return at
 

@@ -265,7 +265,8 @@ def _compare(
     widest: NDArray[np.float64] | float = 0.0
     if widths:
         widest = np.where(both, estimates + group.padded(radii[1], np.inf), -np.inf).max(axis=(2, 3))
-    return survivors, (beaten & active).any(axis=2), leaders, ahead.max(axis=2), widest
+    dropped: Mask = np.asarray((beaten & active).any(axis=2))
+    return survivors, dropped, leaders, ahead.max(axis=2), widest
 
 
 def forecasts(
