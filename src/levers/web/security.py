@@ -215,7 +215,8 @@ class Guard:
         self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, metrics: Metrics, public: str | None = None
     ) -> None:
         self._app, self._service, self._metrics = app, service, metrics
-        self._lanes, self._held = lanes(service.limits), Held(service.limits.held_bytes)
+        limits = service.limits
+        self._lanes, self._held = lanes(limits), Held(max(limits.held_bytes, limits.body_bytes))
         self._public = None if public is None else public.rstrip("/")
         self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
 
