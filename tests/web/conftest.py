@@ -38,6 +38,8 @@ def _serving(storage: str, *, needs_token: bool = False, limits: Limits | None =
         ready.set()
 
     service = Service(open_storage(storage), needs_token=needs_token, limits=limits)
+    if limits is None:  # as `serve` does: the first plan of a test should not wait for a process
+        service.pool.warm()
     running = Server(service, Address(port=0), say)
     thread = threading.Thread(target=running.run)
     thread.start()
