@@ -42,6 +42,8 @@ def _serving(
 
     service = Service(open_storage(storage), needs_token=needs_token, limits=limits)
     service.attempts = Attempts(most_failures)
+    if limits is None:  # as `serve` does: the first plan of a test should not wait for a process
+        service.pool.warm()
     running = Server(service, Address(port=0), say)
     thread = threading.Thread(target=running.run)
     thread.start()

@@ -31,6 +31,7 @@ from levers.web.app import make_app
 from levers.web.errors import RefusedError
 from levers.web.limits import Limits, jobs
 from levers.web.limits.admission import Body, Held, lanes, needed_role
+from levers.web.limits.connections import Connections
 from levers.web.limits.pool import Job, Pool
 from levers.web.service import Service
 
@@ -275,16 +276,11 @@ def test_a_lane_takes_so_many_and_refuses_the_rest() -> None:
     asyncio.run(fill())
 
 
-def test_jobs_end_when_they_take_too_long_or_too_much(tmp_path: Path) -> None:
-    pool = Pool(Limits(workers=1, computing_seconds=3.0, worker_bytes=2 << 30))
-    with pytest.raises(RefusedError, match="more memory"):
-        pool.run(Job(), bytes, 3 << 30)
-    with pytest.raises(InvalidSettingError) as caught:
-        pool.run(Job(), jobs.plan_text, [2, 2], {})
-    assert caught.value.field == "budget"
-    with pytest.raises(RefusedError, match="more than 3 s"):
+def test_jobs_end_when_they_take_too_long() -> None:
+    pool = Pool(Limits(workers=1, computing_seconds=0.5))
+    with pytest.raises(RefusedError, match=r"more than 0.5 s") as caught:
         pool.run(Job(), time.sleep, 600)
-    assert pool.run(Job(), divmod, 7, 2) == (3, 1)  # in a new process
+    assert caught.value.status == 422
     gone = Job()
     gone.cancel()
     with pytest.raises(RefusedError):
@@ -292,6 +288,19 @@ def test_jobs_end_when_they_take_too_long_or_too_much(tmp_path: Path) -> None:
     pool.close()
     with pytest.raises(RefusedError):
         pool.run(Job(), divmod, 7, 2)
+
+
+def test_jobs_end_when_they_take_too_much() -> None:
+    pool = Pool(Limits(workers=1, worker_bytes=2 << 30))
+    with pytest.raises(RefusedError, match="more memory"):
+        pool.run(Job(), bytes, 3 << 30)
+    with pytest.raises(InvalidSettingError) as caught:  # what is raised on purpose comes back as it was
+        pool.run(Job(), jobs.plan_text, [2, 2], {})
+    assert caught.value.field == "budget"
+    with pytest.raises(RefusedError, match="more memory"):
+        pool.run(Job(), os._exit, 1)
+    assert pool.run(Job(), divmod, 7, 2) == (3, 1)  # in a new process
+    pool.close()
 
 
 def test_no_process_is_left_when_the_service_is_killed() -> None:
@@ -363,6 +372,35 @@ def test_connections_that_do_nothing_end_when_there_are_too_many(serve: Serve, d
             return found
 
         assert within(SECONDS, lambda: n_open() <= 20)
+
+
+class Idle:
+    """A connection as its number and address count."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str | None) -> None:
+        self.loop, self.address, self.cycle, self.since = loop, address, None, time.monotonic()
+        self.is_idle, self.is_arriving, self.has_ended = True, False, False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def check(self, now: float) -> None:
+        pass
+
+
+def test_one_address_has_half_of_the_connections() -> None:
+    async def fill(by_address: bool) -> int:
+        known = Connections(Limits(), 20, by_address=by_address)
+        loop = asyncio.get_running_loop()
+        first = [Idle(loop, "192.0.2.7") for _ in range(15)]
+        for one in first:
+            known.add(one)  # type: ignore[arg-type]
+        for address in (None, "192.0.2.8"):
+            known.add(Idle(loop, address))  # type: ignore[arg-type]
+        return sum(one.has_ended for one in first)
+
+    assert asyncio.run(fill(True)) >= 5
+    assert asyncio.run(fill(False)) == 0
 
 
 @pytest.mark.parametrize(

@@ -235,8 +235,9 @@ class Guard:
         proxies: tuple[str, ...] = (),
     ) -> None:
         self._app, self._service, self._metrics = app, service, metrics
+        limits = service.limits
         self._network = Network.of(hosts, public, proxies)
-        self._lanes, self._held = lanes(service.limits), Held(service.limits.held_bytes)
+        self._lanes, self._held = lanes(limits), Held(max(limits.held_bytes, limits.body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""

@@ -17,6 +17,8 @@ Factors: TypeAlias = Sequence[tuple[str, Sequence[Level]]] | Sequence[int]
 
 def nothing() -> None:
     """Load what most jobs need."""
+    import pydantic  # noqa: F401
+
     import levers.experiments.plan
     import levers.studies.library  # noqa: F401
 

@@ -127,7 +127,12 @@ class Pool:
 
     def warm(self) -> None:
         """Start a process now, so that the first who needs one does not wait for it."""
-        threading.Thread(target=self.run, args=(Job(), nothing), name="levers-warm", daemon=True).start()
+
+        def start() -> None:
+            with contextlib.suppress(RefusedError):  # the service may end before it
+                self.run(Job(), nothing)
+
+        threading.Thread(target=start, name="levers-warm", daemon=True).start()
 
     def close(self) -> None:
         """End all processes."""
