@@ -3,6 +3,7 @@
 `write_references` writes them as Markdown into docs/reference, which git ignores.
 """
 
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 import levers
 from levers.cli.app import COMMANDS, app, load_command
+from levers.cli.schema import SCHEMAS
 
 PACKAGES = ("levers.worlds", "levers.integrations", "levers.testing")
 """Packages whose modules people import by name."""
@@ -198,8 +200,7 @@ def _rst(*lines: str) -> list[str]:
 
 def schemas() -> str:
     """The JSON Schemas that `levers schema` prints."""
-    from levers.cli.app import COMMANDS
-
-    if "schema" not in COMMANDS:
-        return "# JSON Schemas\n"
-    return "# JSON Schemas\n"
+    parts = ["# JSON Schemas", "", "`levers schema space|sheet|study` prints them, for editors and checks.", ""]
+    for name, schema in SCHEMAS.items():
+        parts += [f"## {name.capitalize()}", "", "```json", json.dumps(schema(), indent=2), "```", ""]
+    return "\n".join(parts)

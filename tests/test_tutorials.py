@@ -21,7 +21,7 @@ def levers(words: list[str], folder: Path) -> tuple[int, str]:
         return 2, f"{result.output}error: {result.exception}\n"
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return result.exit_code, result.output
+    return result.exit_code, result.output if result.exit_code else result.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -74,6 +74,7 @@ COMMANDS = {
     "delete": ("studies:delete", "Remove a study and everything that was told to it."),
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
+    "schema": ("schema:schema", "Print the JSON Schema of a space file, of a run sheet, or of a new study."),
     "token": ("service:token_app", "Tokens for the service."),
     "storage": ("service:storage_app", "Look after a storage."),
 }
