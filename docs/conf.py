@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "levers"
-author = copyright = "the levers developers"
+author = project_copyright = "the levers developers"
 release = version = version_of("levers")
 language = "en"
 

@@ -59,7 +59,8 @@ def command_names() -> list[tuple[str, ...]]:
 
 def help_of(*words: str) -> str:
     """What `levers WORDS --help` prints."""
-    result = CliRunner().invoke(app, [*words, "--help"], prog_name="levers", env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
+    width = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+    result = CliRunner().invoke(app, [*words, "--help"], prog_name="levers", env=width)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -4,9 +4,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from harness.tutorials import blocks, commands, run_page
 from typer.testing import CliRunner
 
+from harness.tutorials import blocks, commands, run_page
 from levers.cli.app import app
 from levers.errors import LeversError
 

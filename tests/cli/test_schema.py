@@ -105,7 +105,7 @@ GOOD: dict[str, Any] = {"name": "oven", "factors": {"heat": ["low", "high"], "sp
     ],
     ids=str,
 )
-def test_a_new_study_is_right_by_the_schema_if_the_service_takes_it(change: dict[str, Any], service: TestClient) -> None:
+def test_a_study_is_right_by_the_schema_if_the_service_takes_it(change: dict[str, Any], service: TestClient) -> None:
     body = {**GOOD, **change}
     answer = service.post("/api/v1/studies", json=body)
     assert answer.status_code in (201, 422), answer.text

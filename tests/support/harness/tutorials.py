@@ -3,9 +3,9 @@
 - A block of `python` or `toml` whose first line is a comment with a file's name is written to that file.
 - Other blocks of `python` are run one after the other, in one namespace. If a block of `text` follows, it is what they
   print.
-- In a block of `console` each line after `$ ` is a command, `levers ...` or `python FILE ...`, and the lines below it are
-  what it prints; `...` stands for anything, and blanks do not count. `levers dashboard` is started on a free port, its
-  first page is fetched, and it is stopped.
+- In a block of `console` each line after `$ ` is a command, `levers ...` or `python FILE ...`, and the lines below it
+  are what it prints; `...` stands for anything, and blanks do not count. `levers dashboard` is started on a free port,
+  its first page is fetched, and it is stopped.
 
 A page with any other kind of block is refused, so that no block goes unnoticed. The module needs Python alone, so that
 the same pages can be run against an installed wheel: `python tutorials.py PAGE ...`.
