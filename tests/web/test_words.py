@@ -4,6 +4,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import levers
+from levers.cli import options
 from levers.cli.app import app
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, StorageError
 from levers.web.app import make_app
 from levers.web.service import Service
 
@@ -83,3 +85,14 @@ def test_figures_that_cannot_be_drawn_are_refused_before_any_work(
             app, ["reproduce", "recovery", "--size", "smoke", "-o", f"{tmp_path}/results"], catch_exceptions=False
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_does_not_wait_long_for_a_service_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert options.PATIENCE <= 10
+    monkeypatch.setattr(options, "PATIENCE", 0.01)  # with the client's own it would be a minute
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="does not answer"):
+        CliRunner().invoke(app, ["status", "oven", "--url", f"http://127.0.0.1:{port}"], catch_exceptions=False)
+    assert time.monotonic() - began < 30
