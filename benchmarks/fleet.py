@@ -1,7 +1,8 @@
-"""Many processes on one study: python benchmarks/fleet.py [--workers 16] [--trials 20000]
+"""Many processes on one study: python benchmarks/fleet.py [--workers 16] [--trials 20000] [--restarts 10]
 
 Each asks for one trial at a time, with a lease, and tells it. No lock error, no trial handed out twice, every outcome
-as it was told. Exit code 1 if not.
+as it was told. With --restarts PostgreSQL is restarted so many times while workers call `optimize`: no worker ends,
+nothing is lost or counted twice, the verdict is the one without restarts. Exit code 1 if not.
 """
 
 import os
@@ -17,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.fleet import run_fleet
-from harness.postgres import running_postgres
+from harness.outage import run_through_restarts
+from harness.postgres import restart_postgres, running_postgres
 
 STORAGES = ("sqlite", "postgresql")
 LEASE = 600  # seconds: every trial has a deadline, and none passes
@@ -29,7 +31,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20_000)
     parser.add_argument("--storage", choices=[*STORAGES, "both"], default="both")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=0, help="restart PostgreSQL so many times")
     given = parser.parse_args()
+    if given.restarts:
+        sys.exit(0 if through_restarts(given.workers, given.trials, given.restarts) else 1)
     all_ok = True
     for storage in STORAGES if given.storage == "both" else [given.storage]:
         with ExitStack() as stack:
@@ -45,6 +50,20 @@ def main() -> None:
         )
         all_ok &= not found.problems
     sys.exit(0 if all_ok else 1)
+
+
+def through_restarts(workers: int, trials: int, restarts: int) -> bool:
+    """A fleet of `optimize` calls while the database is restarted; prints what came of it."""
+    with tempfile.TemporaryDirectory(prefix="levers-fleet-") as folder, running_postgres() as url:
+        found = run_through_restarts(
+            url, Path(folder), lambda: restart_postgres(url), workers=workers, runs=trials, restarts=restarts
+        )
+    print(
+        f"postgresql: {workers} processes, {found.n_runs} runs in {found.seconds:.0f} s through {found.n_restarts} "
+        f"restarts; {found.n_measured - found.n_runs} measured twice because a lease ran out meanwhile; "
+        f"{'; '.join(found.problems) or 'no worker ended, nothing lost or doubled, same verdict'}"
+    )
+    return not found.problems and found.n_restarts == restarts
 
 
 if __name__ == "__main__":

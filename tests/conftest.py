@@ -1,6 +1,7 @@
 """Shared by all tests."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,14 @@ settings.load_profile("same")
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20230)
+
+
+@pytest.fixture(autouse=True)
+def journals_are_elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Workers of a test write their journals into a folder of its own, and find none of another."""
+    folder = tmp_path_factory.mktemp("journals")
+    monkeypatch.setenv("LEVERS_JOURNAL", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -67,6 +67,17 @@ class StudyError(LeversError):
     """A study does not exist, exists already, or cannot do what was asked now."""
 
 
+class DamagedLogError(StudyError):
+    """A log in the storage is not as it was written: an event was changed, added or removed.
+
+    `seq` is the first event that is wrong, 0 where it is what the storage says of the log as a whole.
+    """
+
+    def __init__(self, seq: int, what: str) -> None:
+        super().__init__(f"{what}; `levers verify` says what is wrong, `levers storage repair` saves what can be read")
+        self.seq = seq
+
+
 class NotFinishedError(StudyError):
     """The study has no verdict yet."""
 
@@ -97,6 +108,14 @@ class NoSuchTrialError(TrialError):
 
 class ObservedLevelError(TrialError):
     """A run left levers alone, and which level each took was not told, or cannot be. Nothing was stored."""
+
+
+class LateOutcomeError(TrialError):
+    """An outcome that is not needed any more: its run was made and told by somebody else, or its round was given up."""
+
+
+class FailedRunError(LeversError):
+    """A run gave no outcome. A function that `optimize` calls raises this to say why: the run is made again."""
 
 
 class SurprisingOutcomesError(TrialError):
@@ -165,6 +184,20 @@ class SheetError(LeversError):
 
 class StorageError(LeversError):
     """A storage cannot be reached, or was written by another version."""
+
+
+class UnreachableError(StorageError):
+    """A storage or a service does not answer now. Nothing is wrong with the request: it may be made again later."""
+
+
+class JournalError(LeversError):
+    """A worker's journal cannot be written, or does not have what was asked for."""
+
+
+class BusyWorkerError(LeversError):
+    """A worker of that name is at work on the study already."""
+
+    field = "worker"
 
 
 @contextmanager

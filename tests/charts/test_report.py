@@ -75,6 +75,7 @@ def test_a_report_has_everything(finished: Study) -> None:
         "in place today",
         f"{verdict.n_runs:,}",
         "created: 3 factors",
+        finished.state.head,
     ):
         assert part.lower() in page.lower(), part
     assert all(proviso.text.split(";")[0][:40] in page for proviso in verdict.provisos if "&" not in proviso.text)

@@ -9,8 +9,7 @@ import pytest
 
 import levers
 from levers.errors import InvalidOutcomeError, InvalidSettingError, StudyError, UnknownAlgorithmError
-from levers.experiments.optimize import WORKER
-from levers.studies.run import AnyStudy
+from levers.studies.run import OLD_WORKER, AnyStudy
 
 SPACE = {"heat": ["low", "mid", "high"], "shift": ["day", "night"]}
 
@@ -182,7 +181,7 @@ def test_what_the_note_says_works(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_goes_on_with_the_run_it_had(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/levers.db"
     study = levers.create_study("line", SPACE, storage=storage, **ASKED)
-    trial = study.ask(worker=WORKER)[0]
+    trial = study.ask(worker=OLD_WORKER)[0]
     runs: list[levers.Assignment] = []
     line = Line()
 

@@ -9,7 +9,7 @@ from harness.hard_worlds import FAILURE_PROB
 from levers.core.designs.design import Design
 from levers.experiments.compare import Comparison, run_tasks, summarise
 
-VERY_FEW, FEWEST, FEW, MANY = 12, 20, 25, 50
+VERY_FEW, FEWEST, FEW, MANY = 8, 12, 16, 32
 SLOW = (
     "K=30",
     "budget of 80, best",
@@ -20,7 +20,7 @@ SLOW = (
     "proven, three",
 )
 QUICK = ("K=1 ", "K=2 ", "two stages", "rounded to", "budget of 10, certify", "budget of 14, certify")
-MORE = {"noise unknown, budget of 8, promised 0.001": 400, "noise unknown, budget of 14, best, 3 x 3 levels": 200}
+MORE = {"noise unknown, budget of 8, promised 0.001": 250, "noise unknown, budget of 14, best, 3 x 3 levels": 120}
 
 
 def n_studies(scenario: Scenario) -> int:

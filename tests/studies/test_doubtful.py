@@ -377,7 +377,7 @@ class TestSnapshots:
             study = tell(new(storage=url), typo=TYPO)
         found = study.storage.snapshot(study.id)
         assert found is not None
-        assert thaw(found[1]) is None
+        assert thaw(found.data) is None
         again = levers.load_study("oven", url)
         assert again.is_held
         same(again.state, study.state)

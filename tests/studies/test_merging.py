@@ -148,7 +148,7 @@ def test_old_runs_save_new_ones() -> None:
 
 
 def test_the_promise_holds_after_a_merge() -> None:
-    n, failed = 40, 0
+    n, failed = 26, 0
     for seed in range(n):
         old = oven("old", seed=seed)
         finish(old, seed)
@@ -159,7 +159,7 @@ def test_the_promise_holds_after_a_merge() -> None:
 
 def test_the_promise_holds_where_the_old_runs_decide() -> None:
     """Studies most of whose runs are often old ones, so that what is certified rests on them."""
-    n, failed, mostly_old = 40, 0, 0
+    n, failed, mostly_old = 26, 0, 0
     space: dict[str, list[Level]] = {name: [0, 1] for name in "abc"}
     for seed in range(n):
         rng = np.random.default_rng(seed)

@@ -358,7 +358,10 @@ def test_files_that_are_no_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("levers.studies.sheets.read.MAX_TEXT_BYTES", 10)
     assert "split it" in error(tmp_path, "trial,outcome\n1,2\n")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert "pip install 'levers[excel]'" in error(tmp_path, good)
+    (tmp_path / "good.xlsx").write_bytes(good)
+    assert read_sheet(tmp_path / "good.xlsx", SPACE).outcomes.tolist() == [2.0]  # only writing needs it
+    with pytest.raises(SheetError, match=r"pip install 'levers\[excel\]'"):
+        write_sheet(tmp_path / "new.xlsx", SPACE, trials=[0], blocks=[0], codes=[[0, 0, 0]])
 
 
 def test_workbooks_that_unpack_to_too_much(tmp_path: Path) -> None:
@@ -520,7 +523,7 @@ def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
 def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part: int) -> None:
     """Mutations in four parts: a clear error and nothing stored, or exactly what the sheet says.
 
-    LEVERS_SHEET_MUTATIONS=10000 makes as many in all; every run makes 4,000.
+    LEVERS_SHEET_MUTATIONS=10000 makes as many in all; every run makes 1,600.
     """
     rng = random.Random(100 + part)
     source = MemoryStorage()
@@ -532,7 +535,7 @@ def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part:
     plain = "\n".join(lines) + "\n"
     comma = plain.replace(",", ";").replace(".", ",")
     records, n_told = source.read(source.find("s"), 0), 0
-    for _ in range(int(os.environ.get("LEVERS_SHEET_MUTATIONS", "4000")) // 4):
+    for _ in range(int(os.environ.get("LEVERS_SHEET_MUTATIONS", "1600")) // 4):
         data = mutated(rng.choice((plain, plain, comma)).encode(), rng)
         path.write_bytes(data)
         target = MemoryStorage()
@@ -547,7 +550,7 @@ def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part:
         assert told == said, data
         assert report.n_new == len(said)
         n_told += 1
-    assert n_told > 40
+    assert n_told > 16
 
 
 def test_damaged_workbooks_are_refused_or_read_as_they_are(tmp_path: Path) -> None:

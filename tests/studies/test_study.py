@@ -17,7 +17,7 @@ from levers.core.designs.design import Design
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StudyError, TrialError
 from levers.studies.state import AS_DESIGNED, AS_RUN, SET_ASIDE, Trial, TrialState
-from levers.studies.storage.base import Stored
+from levers.studies.storage.base import Snapshot, Stored, new_log
 from levers.studies.study import NoOutcomeWarning, Study
 
 SPACE: dict[str, Sequence[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]}
@@ -575,7 +575,7 @@ class TestFoundInReview:
         for _ in range(6):
             study.tell(study.ask()[0], 1.0)
         with study.storage.writing(study._log.study) as writing:
-            writing.save_snapshot(3, data)
+            writing.save_snapshot(Snapshot.of(3, writing.read(2)[0].digest, data))
         assert reload(study).status().n_complete == 6
 
     @pytest.mark.parametrize("value", [1e160, 1e308, math.inf, -math.inf])
@@ -633,7 +633,7 @@ class TestFoundInReview:
         begun = threading.Barrier(3)
 
         def fn(run: levers.Assignment) -> float:
-            begun.wait(10)
+            begun.wait(3)  # a fourth run waits in vain
             if run == first.params:
                 raise ZeroDivisionError
             return 1.0
@@ -672,9 +672,8 @@ class TestFoundInReview:
         study = new()
         storage = study.storage
         for data in ('{"$": "Zapped"}', '{"$": "Factor", "name": "a", "levels": [1, 2]}', "3"):
-            made = storage.create(
-                f"odd {data[:14]}", [*storage.read(study._log.study, 0), Stored(4, 0.0, "x", "Odd", data)]
-            )
+            name, records = f"odd {data[:14]}", storage.read(study._log.study, 0)
+            made = storage.create(name, new_log(name, [*records, Stored(4, 0.0, "x", "Odd", data)]))
             with pytest.raises(StudyError, match=r"event 4 .*newer version"):
                 Study("odd", storage, made).status()
 
@@ -708,7 +707,7 @@ def test_the_worst_case_is_not_exceeded() -> None:
 def test_the_predicted_interval_allows_for_the_choice() -> None:
     """No factor matters, so the true mean is 0 everywhere; the estimate at the best setting is far too high."""
     n_held = 0
-    for seed in range(30):
+    for seed in range(20):
         study = levers.create_study("s", levers.Space.sized([4] * 8), tolerance=0.7, noise_sd=1.0, seed=seed)
         rng = np.random.default_rng(seed)
         while not study.is_finished:
@@ -719,4 +718,4 @@ def test_the_predicted_interval_allows_for_the_choice() -> None:
         assert best.low is not None
         assert best.high is not None
         n_held += best.low <= 0.0 <= best.high
-    assert n_held >= 27
+    assert n_held >= 18

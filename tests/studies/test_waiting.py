@@ -10,7 +10,7 @@ import levers
 
 
 def test_optimize_says_what_it_waits_for(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("levers.studies.run._SAY_SO", 0.05)
+    monkeypatch.setattr("levers.studies.workers.loop._SAY_SO", 0.05)
     study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
     mine = study.ask(worker="ann")[0]
     later = threading.Timer(0.6, study.tell, [mine, 1.0])

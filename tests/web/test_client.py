@@ -455,7 +455,8 @@ def test_the_address_and_the_token_may_be_variables(
 
 
 ONLY_HERE = {
-    *("storage", "id", "who", "by", "once", "writing", "shares_log_with", "warns"),  # about the storage and its log
+    *("storage", "id", "who", "by", "once", "writing", "shares_log_with", "warns"),
+    *("apart", "decide", "decide_quietly"),  # about the storage and its log
     *(
         "ask_numbers",
         "tell_arrays",

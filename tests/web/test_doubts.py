@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
-from harness.markup import post, tidy
+from harness.markup import post, session_of, tidy
 from levers.charts.check_facts import NAMES
 from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
@@ -234,7 +234,7 @@ def test_who_may_read_sees_doubts_and_changes_nothing(database: str, storage: St
     reader = create_token(storage, "read", note="ann")
     service = Service(storage, needs_token=True)
     with TestClient(make_app(service)) as client:
-        client.cookies["levers_token"] = reader
+        client.cookies["levers_session"] = session_of(storage, reader)
         page = client.get(at("oven")).text
         assert 'id="doubts"' in page
         assert f"/trials/{TYPO}" in page

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from harness.markup import session_of
 from levers.errors import InvalidSettingError
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.storage.tokens import create_token, revoke_token
@@ -217,7 +218,7 @@ def test_a_cookie_alone_changes_nothing_over_the_api() -> None:
     storage = MemoryStorage()
     text = create_token(storage, "admin")
     app = make_app(Service(storage, needs_token=True))
-    cookie = {"cookie": f"levers_token={text}", "content-type": "application/json"}
+    cookie = {"cookie": f"levers_session={session_of(storage, text)}", "content-type": "application/json"}
     assert request(app, path="/api/v1/studies", headers=cookie).status == 200
     assert request(app, "DELETE", path="/api/v1/studies/oven", headers=cookie).status == 401
     bearer = {"authorization": f"Bearer {text}"}

@@ -10,7 +10,7 @@ import levers
 from levers.studies.library import load_study
 from levers.studies.storage.memory import MemoryStorage
 from levers.web.app import make_app
-from levers.web.pages.new_study import Question, bought
+from levers.web.drafts import Question, bought
 from levers.web.service import Service
 
 GOOD = {"name": "field 7", "factor": ["seed rate", "budget class"], "levels": ["1, 2", "a, b, c"], "tolerance": "0.5"}

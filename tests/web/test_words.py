@@ -18,7 +18,12 @@ from levers.errors import InvalidSettingError, StorageError
 from levers.web.app import make_app
 from levers.web.service import Service
 
-SPACE: dict[str, list[str] | list[int]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3], "fan": ["off", "on"], "tray": ["a", "b"]}
+SPACE: dict[str, list[str] | list[int]] = {
+    "heat": ["low", "mid", "high"],
+    "speed": [1, 2, 3],
+    "fan": ["off", "on"],
+    "tray": ["a", "b"],
+}
 KEPT = "for factors of four levels or more"
 """Part of verdicts that were stored, which do not change."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
+from levers.core.cost import Cost, study_cost
 from levers.core.model.elimination import Elimination
 from levers.core.model.ordinary import Fitted
 from levers.core.space import FREE, Assignment, Codes, Level, Space, with_taken
@@ -265,6 +266,11 @@ class Algorithm(ABC):
     """Whether `finish`, `extend` and `resume` can be used: the study may be ended, and go on, whenever one likes."""
 
     problem: Problem
+
+    @property
+    def cost(self) -> Cost:
+        """What a study costs to begin, about. It follows from level counts and options; nothing is computed for it."""
+        return study_cost(self.problem.space.n_levels)
 
     @abstractmethod
     def start(self) -> Any:

@@ -134,10 +134,20 @@ def make_algorithm(name: str, problem: Problem, **options: Any) -> Algorithm:
     >>> make_algorithm("modl", Problem(Space.sized([3, 3]), 0.5, 0.1, 1.0), schedule="proof").name
     'modl'
     """
+    check_options(name, options)
+    return ALGORITHMS[name](problem, **options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that an algorithm does not have.
+
+    >>> check_options("modl", {"speed": 1})
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: modl has no option 'speed'; its options are schedule, max_parents, outcome_bound
+    """
     known = option_names(name)
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InvalidSettingError(
             f"{name} has no option {unknown[0]!r}; its options are {', '.join(known)}", field=unknown[0]
         )
-    return ALGORITHMS[name](problem, **options)

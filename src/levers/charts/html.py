@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 
 
@@ -49,3 +50,60 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def page_text(page: str) -> str:
+    """What stands on a page, as plain text for those who cannot see it: headings, lists and tables, no drawings.
+
+    >>> print(page_text(html_page("Oven", "p {}", "", "<p>It is <b>hot</b>.</p>" + table(["level"], [["high"]]))))
+    # Oven
+    <BLANKLINE>
+    It is hot.
+    <BLANKLINE>
+    level
+    high
+    """
+    reader = _PageReader()
+    reader.feed(page)
+    reader.close()
+    return "\n".join(reader.lines).strip()
+
+
+_UNREAD = ("head", "svg", "style", "script")
+_STARTS = {"h1": "# ", "h2": "## ", "li": "- "}
+_LINES = (*_STARTS, "p", "tr", "figcaption")
+
+
+class _PageReader(HTMLParser):
+    """Makes lines of a page's blocks: cells of a row are apart by a bar, blocks by an empty line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._line: list[str] = []
+        self._unread = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNREAD:
+            self._unread += 1
+        elif tag in _LINES:
+            self._line = [_STARTS.get(tag, "")]
+        elif tag in ("td", "th") and len(self._line) > 1:
+            self._line.append(" | ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _UNREAD:
+            self._unread -= 1
+        elif tag in _LINES:
+            text = " ".join("".join(self._line).split())
+            self._line = []
+            if text not in ("", "-"):
+                self.lines.append(text)
+            if tag in ("h1", "h2", "p", "figcaption"):
+                self.lines.append("")
+        elif tag in ("ul", "table"):
+            self.lines.append("")
+
+    def handle_data(self, data: str) -> None:
+        if not self._unread:
+            self._line.append(data)

@@ -83,7 +83,7 @@ def study_report(study: AnyStudy) -> str:
         _section("Checks of the outcomes", _checks(view), _chart(view, "residuals"), _chart(view, "additivity")),
         _section("Every outcome", _chart(view, "history")),
         _section("What was changed by hand", _changes(view)),
-        _section("The log", _log(study)),
+        _section("The log", _log(study, view.state.head)),
     ]
     return html_page(f"Report of {study.name}", style_sheet() + _STYLE, _POLICY, "\n".join(filter(None, parts)))
 
@@ -243,9 +243,13 @@ def _changes(view: StudyView) -> str:
     return _listed(lines) or "<p>Nothing.</p>"
 
 
-def _log(study: AnyStudy) -> str:
+def _log(study: AnyStudy, head: str) -> str:
     entries = study.log()
     rows = [(str(one.seq), when(one.at), one.who, one.what) for one in entries[-MOST_EVENTS:]]
     first = f"The last {MOST_EVENTS:,} of {len(entries):,} events. " if len(entries) > MOST_EVENTS else ""
     made = f"<p>{first}Made by levers {escape(version('levers'))}.</p>"
-    return made + table(["event", "when", "who", "what"], rows)
+    keep = (
+        f"<p>Digest of the last event: <code>{escape(head)}</code>. Kept elsewhere, as this page may be, it shows "
+        "whether somebody has rewritten the log: <code>levers verify STUDY --head DIGEST</code>.</p>"
+    )
+    return made + keep + table(["event", "when", "who", "what"], rows)

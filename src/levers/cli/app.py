@@ -4,12 +4,13 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
 
-from levers.errors import LeversError, NotFinishedError, SurprisingOutcomesError
+from levers.cli.terminal import Terminal, spelt
+from levers.errors import DamagedLogError, LeversError, NotFinishedError, SurprisingOutcomesError
 
 COMMANDS = {
     "demo": ("research:demo", "Study a simulated injection-moulding line with 12 levers, from start to verdict."),
@@ -24,6 +25,7 @@ COMMANDS = {
     "reproduce": ("research:reproduce", "Run the paper's experiments, draw its figures, and check what its text says."),
     "create": ("studies:create", "Begin a study."),
     "studies": ("studies:studies", "List the studies."),
+    "run": ("run:run", "Tune a command: run what the study asks for, tell it, and end with the verdict."),
     "ask": (
         "runs:ask",
         "Get runs to make, as a sheet to fill in or on the screen. Their order is random on purpose: keep it.",
@@ -59,6 +61,10 @@ COMMANDS = {
         "Change what is asked for, or known, under way; all runs so far count under the new terms.",
     ),
     "trials": ("results:trials", "List the trials."),
+    "verify": (
+        "results:verify",
+        "Recompute a study from its log alone, and say whether all of it is as it was written. Exit code 6: it is not.",
+    ),
     "log": ("results:log", "Every event of a study: who did what, and when. Nothing is ever removed from it."),
     "export": (
         "results:export",
@@ -73,14 +79,19 @@ COMMANDS = {
     ),
     "delete": ("studies:delete", "Remove a study and everything that was told to it."),
     "dashboard": ("service:dashboard", "Serve the dashboard and the HTTP API, until Ctrl-C."),
+    "mcp": (
+        "agents:mcp",
+        "Let an agent plan and run studies: a server of the Model Context Protocol, over stdio or HTTP.",
+    ),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
     "schema": ("schema:schema", "Print the JSON Schema of a space file, of a run sheet, or of a new study."),
+    "journal": ("journal:journal_app", "What workers on this machine have measured and not told yet."),
     "token": ("service:token_app", "Tokens for the service."),
-    "storage": ("service:storage_app", "Look after a storage."),
+    "storage": ("storage:storage_app", "Look after a storage: check, backup, restore, repair, upgrade."),
 }
 """Each command's module and function, and its line in `levers --help`, in the order in which they are listed."""
 
-EXIT_CODES: dict[type[LeversError], int] = {NotFinishedError: 3, SurprisingOutcomesError: 5}
+EXIT_CODES: dict[type[LeversError], int] = {NotFinishedError: 3, SurprisingOutcomesError: 5, DamagedLogError: 6}
 """Exit codes of errors that are not wrong input, which is 2."""
 
 WITH_NUMBERS = ("tell", "fail", "correct")
@@ -117,7 +128,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Find the best setting of every lever of a system in as few noisy experiments as provably possible.",
     epilog="Exit codes: 0 done, 2 wrong input (the message says what to change), 3 not finished yet, 4 in doubt, "
-    "5 surprising outcomes that were not stored, 130 interrupted.",
+    "5 surprising outcomes that were not stored, 6 a log that is not as it was written, 130 interrupted.",
 )
 
 
@@ -148,10 +159,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the terminal has no letters for must not end in a traceback
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is not None and sys.stdout.isatty():
+        sys.stdout = cast(TextIO, Terminal(sys.stdout))
     try:
         app()
     except LeversError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {spelt(str(error))}", err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 2))
     except OSError as error:  # a full disk, a file that may not be written: not a bug
         where = "" if error.filename is None else f": {error.filename}"

@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from levers.algorithms.base import Remark
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
+from levers.core.validation import visible
 from levers.errors import InvalidSettingError, StudyError
 from levers.studies.library import DEFAULT_STORAGE, VARIABLE, load_study
 from levers.studies.settings import settings_of
@@ -179,7 +180,7 @@ class Reached:
 
 def doubt_lines(doubts: Sequence[Remark]) -> list[str]:
     """What speaks against a verdict, a line each."""
-    return [f"IN DOUBT: {doubt.text}" for doubt in doubts]
+    return [f"IN DOUBT: {visible(doubt.text)}" for doubt in doubts]
 
 
 def service(context: typer.Context) -> "Client | None":

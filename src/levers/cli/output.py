@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -14,9 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from levers.algorithms.base import Verdict
+from levers.cli.terminal import Terminal
 from levers.core.space import FREE
+from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
-from levers.studies.sheets.cells import level_text
+from levers.studies.sheets.cells import level_text, printed
 from levers.studies.spec import LEAVE_ALONE
 
 _GAP = 3  # between two columns of a table
@@ -32,13 +35,17 @@ class Format(StrEnum):
 
 def console() -> Console:
     """Standard output; wide enough for the tables where it is not a terminal."""
-    found = Console()
+    found = Console(file=sys.stdout.raw if isinstance(sys.stdout, Terminal) else None)
     return found if found.is_terminal else Console(width=120)
 
 
 def rows_as_csv(rows: Sequence[Any]) -> str:
-    """Dataclass rows as CSV with a header; a dataclass in a row gets a column for each of its fields."""
+    """Dataclass rows as CSV with a header; a dataclass in a row gets a column for each of its fields.
+
+    No spreadsheet takes a text in it for a formula.
+    """
     flat = [_flat(dataclasses.asdict(row)) for row in rows]
+    flat = [{key: printed(value) if isinstance(value, str) else value for key, value in row.items()} for row in flat]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
     writer.writeheader()
@@ -65,11 +72,11 @@ def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], t
     left = set(to_the_left)
     for name in columns:
         if name in left:
-            table.add_column(Text(name), overflow="fold")
+            table.add_column(Text(visible(name)), overflow="fold")
         else:
-            table.add_column(Text(name), justify="right", no_wrap=True)
+            table.add_column(Text(visible(name)), justify="right", no_wrap=True)
     for row in zip(*columns.values(), strict=True):
-        table.add_row(*(Text(text) for text in row))
+        table.add_row(*(Text(visible(text)) for text in row))
     return table
 
 
@@ -107,7 +114,7 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
         if verdict.parents is None:  # it was not looked for
             matters = "not looked for" if p_value is None else f"not looked for ({chance(p_value)})"
         level = LEAVE_ALONE if chosen == FREE else level_text(factor.levels[chosen])
-        table.add_row(*map(Text, (factor.name, level, matters, others)))
+        table.add_row(*(Text(visible(text)) for text in (factor.name, level, matters, others)))
     out.print(table)
     if any_negative and (why := why_below_zero(verdict)):
         out.print(f"{why[0].upper()}{why[1:]}: so a small negative loss can appear.\n")
@@ -125,7 +132,7 @@ def cell(value: object) -> str:
         return level_text(value)
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible(str(value))
 
 
 def _width(text: str) -> int:

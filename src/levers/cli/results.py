@@ -1,4 +1,4 @@
-"""`levers status`, `effects`, `forecast`, `verdict`, `plot`, `report`, `trials`, `export`, `log`: what a study says."""
+"""`levers status`, `effects`, `verdict`, `plot`, `report`, `trials`, `export`, `verify`, `log`: what a study says."""
 
 import dataclasses
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
+from levers.core.validation import visible
 from levers.errors import NotFinishedError
 from levers.studies.analysis.describe import (
     BLOCK,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import polars
 
 
+NOT_AS_WRITTEN = 6
+"""The exit code of a study that is not what its log says."""
 IN_DOUBT = 4
 """The exit code of a verdict that outcomes contradict."""
 
@@ -77,11 +80,12 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
             typer.echo(f"  {gain_words(best.gain, finished, study.spec.baseline_outcome)}")
     for correction in study.corrections()[-5:]:
         typer.echo(
-            f"  corrected {when(correction.at)} by {correction.who}: trial {correction.trial} "
-            f"{correction.before:g} -> {correction.value:g} ({correction.reason})"
+            f"  corrected {when(correction.at)} by {visible(correction.who)}: trial {correction.trial} "
+            f"{correction.before:g} -> {correction.value:g} ({visible(correction.reason)})"
         )
     for one in study.exclusions()[-5:]:
-        typer.echo(f"  excluded {when(one.at)} by {one.who}: trial {one.trial} {one.value:g} ({one.reason})")
+        said = f"trial {one.trial} {one.value:g} ({visible(one.reason)})"
+        typer.echo(f"  excluded {when(one.at)} by {visible(one.who)}: {said}")
 
 
 @on_study()
@@ -130,6 +134,11 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
     Example:
       levers verdict oven --format json
     """
+    say_verdict(at, output)
+
+
+def say_verdict(at: Reached, output: Format) -> None:
+    """Print the verdict; exit code 4 where it is in doubt."""
     study = at.study
     if not study.is_finished:
         raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")
@@ -262,7 +271,7 @@ def trials(
     Example:
       levers trials oven --state running --format csv
     """
-    from levers.studies.analysis.tables import trials_frame
+    from levers.studies.analysis.tables import frame_as_csv, trials_frame
     from levers.studies.analysis.trials import EVERY, TrialFilter, find_trials
 
     now, wanted = at.study.state, TrialFilter(state or EVERY)
@@ -270,7 +279,7 @@ def trials(
     if output is Format.json:
         typer.echo(frame.write_json())
     elif output is Format.csv:
-        typer.echo(frame.write_csv().rstrip("\n"))
+        typer.echo(frame_as_csv(frame).rstrip("\n"))
     else:
         _print(frame, at.study.space.names)
 
@@ -317,6 +326,43 @@ def export(
     """
     at.study.export(output)
     typer.echo(f"wrote {output}")
+
+
+@on_study()
+def verify(
+    at: Reached,
+    head: Annotated[str | None, typer.Option(help="A digest that was noted before: must the log contain it?")] = None,
+    seconds: Annotated[float, typer.Option(help="How long to recompute; the rest is checked as a chain.")] = 60.0,
+    output: FormatOption = Format.table,
+) -> None:
+    """Recompute a study from its log alone, and say whether all of it is as it was written. Exit code 6: it is not.
+
+    Checked are the chain of events, every design, decision and check, and the verdict. Note the head that is printed
+    and keep it elsewhere: with --head it tells later whether somebody has rewritten the log.
+
+    \b
+    Examples:
+      levers verify oven
+      levers verify oven --head 4b1f...
+    """
+    found = at.study.verify(head, seconds=seconds)
+    if output is Format.json:
+        say_json(dataclasses.asdict(found))
+    elif output is Format.csv:
+        say_rows([*found.differences, *found.remarks], output, "", nothing="nothing is wrong")
+    else:
+        typer.echo(f"{at.name}: {found}")
+        for one in found.differences:
+            typer.echo(f"  WRONG: {one}")
+        for one in found.remarks:
+            typer.echo(f"  not recomputed: {one}")
+        if found.verdict is not None and found.ok:
+            typer.echo(f"  verdict: {found.verdict}")
+        if found.contains_head:
+            typer.echo(f"  the log contains {head}")
+        typer.echo(f"  head: {found.head}")
+    if not found.ok:
+        raise typer.Exit(NOT_AS_WRITTEN)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -40,6 +40,24 @@ from levers.studies.space_text import (
 _FREE = next(setting.help for setting in SETTINGS if setting.name == "free")
 
 
+def typed_levers(space: Path | None, factor: list[str] | None) -> Typed:
+    """The levers that a command is given: in a file, or one by one."""
+    if (space is None) == (not factor):
+        raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
+    return read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
+
+
+def levers_besides(
+    given: Typed, forbid: list[str] | None, merge: list[str] | None, free: list[str] | None = None
+) -> dict[str, Any]:
+    """What is said of levers besides their levels, in the file and by options, as `create_study` takes it."""
+    levers = given.space
+    forbidden = [*given.forbidden, *(one for text in forbid or [] for one in parse_forbidden(levers, text))]
+    merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
+    left = [*given.free, *(one for text in free or [] for one in parse_names(levers, text))]
+    return {"forbidden": forbidden, "merged": merged, "free": list(dict.fromkeys(left))}
+
+
 @with_settings(CREATE)
 def create(
     name: Annotated[str, typer.Argument(help="A name for the study.", metavar="NAME")],
@@ -61,16 +79,11 @@ def create(
       levers create oven --space oven.toml --budget 200 --free heat
       levers create oven --space oven.toml --baseline heat=low,speed=2,supplier=A --baseline-outcome 70 --tolerance 5%
     """
-    if (space is None) == (not factor):
-        raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
-    given = read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
+    given = typed_levers(space, factor)
     levers = given.space
-    forbidden = [*given.forbidden, *(one for text in forbid or [] for one in parse_forbidden(levers, text))]
-    merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
     if settings["baseline"] is not None:
         settings["baseline"] = parse_setting(levers, settings["baseline"])
-    left = [*given.free, *(one for text in free or [] for one in parse_names(levers, text))]
-    settings |= {"forbidden": forbidden, "merged": merged, "free": list(dict.fromkeys(left))}
+    settings |= levers_besides(given, forbid, merge, free)
     study = create_study(name, levers, storage=storage, **settings)
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"

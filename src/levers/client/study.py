@@ -24,11 +24,13 @@ from levers.studies.analysis.views import Best, EffectRow, Effects, Forecast, St
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
 from levers.studies.run import (
+    VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
     LogEntry,
     Outcomes,
     check_corrections,
+    check_head,
     check_reason,
     observed_levels,
     outcome_pairs,
@@ -42,6 +44,7 @@ from levers.studies.study import NoOutcomeWarning, SurprisingOutcomeWarning, no_
 if TYPE_CHECKING:
     import polars
 
+    from levers.studies.analysis.verification import StudyVerification
     from levers.studies.sheets.runs import SheetReport
 
 FileName: TypeAlias = str | os.PathLike[str]
@@ -136,6 +139,11 @@ class RemoteStudy(AnyStudy):
     def __repr__(self) -> str:
         return f"RemoteStudy({self.name!r}, {self._transport.url!r})"
 
+    @property
+    def address(self) -> str | None:
+        """Where it is kept: the address of the service, which never has the token in it."""
+        return self._transport.url
+
     @cached_property
     def spec(self) -> StudySpec:
         """What is asked for."""
@@ -159,9 +167,15 @@ class RemoteStudy(AnyStudy):
     @property
     def state(self) -> StudyState:
         """The state as of now, worked out here from the study's events: read it, do not change it."""
+        known = self._state
+        if known.seq:
+            last = next(self._transport.pages(f"{self._path}/events", known.seq - 1, 1), None)
+            if last is None or last["digest"] != known.head:
+                self._state = StudyState()  # the service's storage was rolled back or replaced
         for one in self._transport.pages(f"{self._path}/events", self._state.seq, 1000):
             event: Any = from_json(one["data"], object)
             self._state.apply(Record(one["seq"], one["at"], one["who"], event))
+            self._state.head = one["digest"]
         return self._state
 
     def frozen(self) -> StudyState:
@@ -209,6 +223,17 @@ class RemoteStudy(AnyStudy):
         """Everything that happened, oldest first."""
         return [built(LogEntry, one) for one in self._transport.pages(f"{self._path}/log", limit=1000)]
 
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone, on the service, which has limits to `seconds`. See `Study.verify`."""
+        from levers.studies.analysis.verification import Difference, StudyVerification
+
+        check_head(head)
+        found = self._get("verification", head=head, seconds=check_positive("seconds", seconds))
+        wrong, remarks = (tuple(built(Difference, one) for one in found[key]) for key in ("differences", "remarks"))
+        return built(StudyVerification, found, differences=wrong, remarks=remarks)
+
     def export(self, path: FileName) -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
         from levers.studies.analysis.tables import SUFFIXES
@@ -230,6 +255,11 @@ class RemoteStudy(AnyStudy):
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make. Fewer, or none, when the rest of the round is with others or the study is finished."""
         return self._trials(self._change("ask", n=check_count("n", n), worker=worker, lease=_lease(lease)))
+
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept."""
+        wanted = [_known(trial) for trial in trials]
+        return [int(number) for number in self._change("renew", trials=wanted, lease=_lease(lease))["trials"]]
 
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new. See `Study.tell_many`."""

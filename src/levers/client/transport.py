@@ -21,6 +21,7 @@ from levers.errors import (
     StorageError,
     SurprisingOutcomesError,
     TokenError,
+    UnreachableError,
 )
 from levers.studies.outcomes import Surprise
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _AGAIN = (502, 503, 504)
+_ENDS = "levers-token-expires"
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -50,6 +52,7 @@ class Transport:
         self._timeout = check_positive("timeout", timeout)
         self._patience = check_positive("patience", patience)
         self._made: httpx.Client | None = None
+        self._warned = False
         self._process = os.getpid()
 
     def get(self, path: str, **params: Any) -> "httpx.Response":
@@ -118,10 +121,11 @@ class Transport:
                 problem = f"{type(error).__name__}: {error}"
             else:
                 if found.status_code not in _AGAIN:
+                    self._warn_of_end(found)
                     return found if found.is_success else _fail(found)
                 problem = f"status {found.status_code}"
             if time.monotonic() + pause > until:
-                raise StorageError(
+                raise UnreachableError(
                     f"{self.url} does not answer ({problem}); is it running there? `levers dashboard` starts it, and "
                     "what was sent may be sent again"
                 )
@@ -130,6 +134,13 @@ class Transport:
                 log.warning("%s does not answer (%s); trying again for %g s", self.url, problem, self._patience)
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that many workers do not come back all at once
             pause = min(2 * pause, _LONGEST_WAIT)
+
+    def _warn_of_end(self, found: "httpx.Response") -> None:
+        """Say once that the token ends soon, if the service says so."""
+        ends = found.headers.get(_ENDS)
+        if ends and not self._warned:
+            self._warned = True
+            log.warning("the token for %s ends at %s; `levers token rotate` there makes a new one", self.url, ends[:40])
 
 
 def _fail(response: "httpx.Response") -> NoReturn:
@@ -168,7 +179,7 @@ def error_of(kind: str, status: int) -> type[LeversError]:
     found = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, LeversError):
         return found
-    if status in (401, 403):
+    if status in (401, 403, 429):
         return TokenError
     return InvalidSettingError if status in (413, 415, 422) else StorageError
 

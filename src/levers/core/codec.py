@@ -4,7 +4,6 @@ A value class opts in with ``@serialisable(tag)``. Tuples come back as tuples, a
 and a text written by another class is refused.
 """
 
-import base64
 import dataclasses
 import json
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from levers.core.packing import packed, unpacked
 from levers.errors import StateMismatchError
 
 T = TypeVar("T")
@@ -86,8 +86,7 @@ def from_json(text: str, expected: type[T]) -> T:
 
 def _encode(value: object) -> object:
     if isinstance(value, np.ndarray):
-        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
-        return {"$": "array", "dtype": value.dtype.newbyteorder("<").str, "shape": list(value.shape), "data": data}
+        return packed(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         tag = _TAGS.get(type(value))
         if tag is None:
@@ -109,7 +108,7 @@ def _decode(value: object) -> object:
         return value
     tag = cast(str, value["$"])
     if tag == "array":
-        return _decode_array(value["data"], value["dtype"], value["shape"])
+        return unpacked(value)
     if tag not in _CLASSES:
         any(tag in _CLASSES for find in FINDERS for _ in find())  # stops at the first step that brings it
     if tag not in _CLASSES:
@@ -122,8 +121,11 @@ def restored(cls: type[T], saved: dict[str, Any]) -> T:
     """A value with these fields, made without its own checks.
 
     What was written passed the checks of its time. A check that becomes stricter later, or that plans a whole study,
-    must not keep an old log from being read. Fields that are not saved come from the class's `derive_fields`.
+    must not keep an old log from being read. Fields that are not saved come from the class's `derive_fields`. A class
+    that was saved in another layout before has a static method `upgraded`, from its fields as saved to those of now.
     """
+    if (upgraded := getattr(cls, "upgraded", None)) is not None:
+        saved = upgraded(saved)
     value = object.__new__(cls)
     known = _fields(cast(Any, cls))
     if unknown := saved.keys() - known.keys():
@@ -143,11 +145,3 @@ def restored(cls: type[T], saved: dict[str, Any]) -> T:
     if derived:
         cast(Any, value).derive_fields()
     return value
-
-
-def _decode_array(data: str, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
-    array = np.frombuffer(base64.b64decode(data), dtype=dtype)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    # logs hold many small flat arrays, and reshaping them would take as long as decoding them
-    return array if shape == [len(array)] else array.reshape(shape)

@@ -1,6 +1,7 @@
 """What can be set: factors, their levels, and one choice of level for each."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
+from levers.core.validation import half_character
 from levers.errors import InvalidSpaceError, raise_together
 
 Level: TypeAlias = str | int | float | bool
@@ -96,7 +98,7 @@ class Space:
         if wrong:
             raise InvalidSpaceError(f"a space is made of Factor values, not {wrong[0]!r}; see Space.of for a mapping")
         self.derive_fields()
-        doubled = sorted({name for name in self.names if self.names.count(name) > 1})
+        doubled = sorted(name for name, count in Counter(self.names).items() if count > 1)
         problems = [f"two factors are named {name!r}; give each its own name" for name in doubled]
         raise_together(InvalidSpaceError, problems)
 
@@ -265,6 +267,8 @@ def _factor_problems(factor: Factor) -> list[str]:
     problems = []
     if not isinstance(factor.name, str) or not factor.name.strip():
         problems.append(f"a factor's name must be a text that is not blank, not {factor.name!r}")
+    elif half_character(factor.name):
+        problems.append(f"a factor's name has half a character, {half_character(factor.name)}; remove it")
     if not factor.levels:
         return [*problems, f"factor {factor.name!r} has no levels; give it at least two"]
     for level in factor.levels:
@@ -272,6 +276,8 @@ def _factor_problems(factor: Factor) -> list[str]:
             problems.append(f"factor {factor.name!r} has level {level!r}; levels are texts, numbers or booleans")
         elif isinstance(level, str) and not level.strip():
             problems.append(f"factor {factor.name!r} has an empty level; give it a name or remove it")
+        elif isinstance(level, str) and half_character(level):
+            problems.append(f"factor {factor.name!r} has level {level!r}, which has half a character; remove that")
         elif isinstance(level, float) and not math.isfinite(level):
             problems.append(f"factor {factor.name!r} has level {level!r}; levels must be finite")
     if len(factor.levels) > MAX_LEVELS:

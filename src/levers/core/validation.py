@@ -1,6 +1,7 @@
 """Checks of settings and outcomes, made before anything is computed. An error names the setting in its `field`."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,14 @@ from levers.errors import InvalidOutcomeError, InvalidSettingError, OutcomeMisma
 
 LARGEST_SCALE = 1e100
 """The largest number on the scale of outcomes; the smallest is one over it. Squares and ratios of such stay finite."""
+
+MAX_TEXT = 10_000
+"""The most characters of a reason or a note."""
+MAX_NAME = 200
+"""The most characters of the name of whoever works or runs: what a column of a database has room for."""
+# control characters, what ends a line elsewhere, what turns the direction of a text around, halves of characters
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def check_positive(name: str, value: float) -> float:
@@ -90,6 +99,47 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> str:
     if value not in allowed:
         raise InvalidSettingError(f"{name} must be one of {', '.join(allowed)}, not {value!r}", field=name)
     return value
+
+
+def check_text(name: str, value: str, at_most: int = MAX_TEXT) -> str:
+    """A text for the log: one line, and nothing in it that moves a cursor or forges another line.
+
+    >>> check_text("reason", "the oven was open")
+    'the oven was open'
+    >>> check_text("worker", "bench 2\\x1b[2J")
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: the worker has the character '\\x1b' at place 8; write plain text on one line
+    """
+    if not isinstance(value, str) or len(value) > at_most:
+        came = f"{len(value):,} characters" if isinstance(value, str) else repr(value)
+        raise InvalidSettingError(
+            f"the {name} must be a text of at most {at_most:,} characters, not {came}", field=name
+        )
+    found = _UNPRINTABLE.search(value)
+    if found is not None:
+        what = "half a character" if _HALF.match(found[0]) else f"the character {found[0]!r}"
+        where = f"at place {found.start() + 1}; write plain text on one line"
+        raise InvalidSettingError(f"the {name} has {what} {where}", field=name)
+    return value
+
+
+def half_character(text: str) -> str | None:
+    """The first half of a character (a lone surrogate), which no file, database or answer can hold; None if none.
+
+    >>> half_character("a" + chr(0xD800)), half_character("\N{GRINNING FACE}")
+    ("'\\\\ud800'", None)
+    """
+    found = _HALF.search(text)
+    return None if found is None else repr(found[0])
+
+
+def visible(text: str) -> str:
+    """A text on one line, with whatever a terminal would obey spelt out.
+
+    >>> visible("a\\x1b[31mb\\nc")
+    'a\\\\x1b[31mb\\\\nc'
+    """
+    return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def check_outcomes(outcomes: ArrayLike, n_runs: int) -> NDArray[np.float64]:

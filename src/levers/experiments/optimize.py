@@ -1,7 +1,7 @@
 """Optimise any Python function of an assignment."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from typing import Any, overload
@@ -15,9 +15,6 @@ from levers.studies.run import AnyStudy, Returned
 from levers.studies.spec import StudySpec
 from levers.studies.storage.base import Storage
 from levers.studies.study import Study
-
-WORKER = "levers.optimize"
-"""Who has the runs of a function. When the call is made again, it goes on with those that it had."""
 
 
 @overload
@@ -37,6 +34,7 @@ def optimize(
     timeout: None = None,
     n_runs: None = None,
     until: None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict: ...
 
@@ -58,6 +56,7 @@ def optimize(
     timeout: float | None = None,
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict | None: ...
 
@@ -78,6 +77,7 @@ def optimize(
     timeout: float | None = None,
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
+    patience: float | None = None,
     **options: Any,
 ) -> Verdict | None:
     """Find the assignment at which a noisy function is best, up to `tolerance`, except with `failure_prob`.
@@ -91,8 +91,11 @@ def optimize(
     With a `name` and a `storage`, as in `storage="sqlite:///levers.db"`, every run is kept as it is made, and the same
     call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
     as `Study.optimize` does: after `timeout` seconds, after `n_runs` runs of this call, or when `until(study)` is true.
-    It returns None then. Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception
-    has them, as `error.study`. Progress is shown in a terminal, if not said otherwise.
+    It returns None then. A storage that is away is waited for, `patience` seconds long (ten minutes if not given), and
+    what was measured is kept in a journal on this machine until it is told; see `Study.optimize`.
+
+    Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception has them, as
+    `error.study`. Progress is shown in a terminal, if not said otherwise.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -122,7 +125,7 @@ def optimize(
     study = _begun(name or algorithm, space, storage, given)
     with _kept(study, in_memory=storage is None):
         return study.optimize(
-            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, worker=WORKER, progress=progress
+            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, patience=patience, progress=progress
         )
 
 
@@ -138,18 +141,29 @@ def _begun(
     wanted = create_study(name, space, **given).spec
     if given["seed"] is None:
         wanted = replace(wanted, seed=found.spec.seed)
-    before, now = _settings(found.spec), _settings(wanted)
-    differ = [
-        key if key in _LONG else f"{key} was {before.get(key)!r} and is {now.get(key)!r} here"
-        for key in {**before, **now}
-        if before.get(key) != now.get(key)
-    ]
+    differ = differences(found.spec, wanted)
     if differ:
         raise StudyError(
             f"the study {name!r} in {found.storage.url} was begun with other settings: {', '.join(differ)}; take "
             f"another name, or go on with it as it is: levers.load_study({name!r}, ...).optimize(fn)"
         )
     return found
+
+
+def differences(found: StudySpec, wanted: StudySpec, only: Container[str] | None = None) -> list[str]:
+    """What a study was asked for and what is wanted of it now, where they differ; `only` names what to look at.
+
+    >>> from levers.studies.spec import StudySpec
+    >>> space = Space.of({"heat": [1, 2]})
+    >>> differences(StudySpec(space, tolerance=0.5), StudySpec(space, tolerance=1.0))
+    ['tolerance was 0.5 and is 1.0 here']
+    """
+    before, now = _settings(found), _settings(wanted)
+    return [
+        key if key in _LONG else f"{key} was {before.get(key)!r} and is {now.get(key)!r} here"
+        for key in {**before, **now}
+        if before.get(key) != now.get(key) and (only is None or key in only)
+    ]
 
 
 _LONG = ("space", "forbidden", "merged")
@@ -182,10 +196,7 @@ def _how_to_go_on(study: Study, in_memory: bool) -> str:
             f"{kept}, in the `study` of this exception. To go on in the same session: import sys; "
             "sys.last_value.study.optimize(fn). With name= and storage= runs outlive the session"
         )
-    return (
-        f"{kept}. To go on, make the same call again, or levers.load_study({study.name!r}, {where!r})"
-        f".optimize(fn, worker={WORKER!r})"
-    )
+    return f"{kept}. To go on, make the same call again, or levers.load_study({study.name!r}, {where!r}).optimize(fn)"
 
 
 def _numbers_of(fn: Callable[[Assignment], Returned]) -> Callable[[Assignment], Returned]:

@@ -17,6 +17,7 @@ from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed, stakes_tolerance
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
+from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.model.moments import Moments
@@ -120,7 +121,7 @@ class Plan:
     def days(self, n_runs: int) -> int | None:
         """Days that so many runs take, or sheets that they fill; None where nobody said how many are made together.
 
-        >>> plan([3] * 4, budget=20, block_size=8).days(20)
+        >>> plan([3] * 4, tolerance=0.5, block_size=8).days(20)
         3
         """
         return None if self.block_size is None else -(-n_runs // self.block_size)
@@ -218,6 +219,7 @@ class _Question:
         if self.block_size is not None:
             check_count("block_size", self.block_size)
         check_choice("certificate", self.certificate, CERTIFICATES)
+        check_cost(self.n_levels, plan_cost(self.n_levels, proven=self.certificate == CERTIFICATES[1]))
 
     @property
     def noise_known(self) -> bool:

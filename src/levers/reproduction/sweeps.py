@@ -182,7 +182,7 @@ class Point:
         """A point from keyword settings of a comparison."""
         return cls(panel, x, tuple(settings.items()), contenders, most_repeats, first_world)
 
-    def comparison(self, contender: Contender, seed: int, noise: str) -> Comparison:
+    def comparison(self, contender: Contender, seed: int, noise: str = GAUSSIAN) -> Comparison:
         """The comparison in which this contender runs here."""
         own: dict[str, Any] = {"algorithms": (contender.algorithm,), "schedule": contender.schedule, "noise": noise}
         return Comparison(**dict(self.settings), **own, seed=seed, make_worlds=False)

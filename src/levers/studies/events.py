@@ -11,6 +11,12 @@ from levers.core.codec import serialisable
 from levers.core.space import Codes
 from levers.studies.spec import StudySpec
 
+EDITION = 1
+"""The edition of the rules by which rounds are designed, decisions taken and checks made. It is kept with every event.
+
+Increase it whenever one of these may come out otherwise for the same log. Whoever recomputes a study then knows which
+events are of other rules than today's, and does not take them for forged. 0 is everything before logs were chains.
+"""
 Numbers: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = NDArray[np.float64]
 
@@ -53,6 +59,15 @@ class Asked:
     trials: Numbers
     worker: str
     deadline: float | None = None
+
+
+@serialisable("Renewed")
+@dataclass(frozen=True, eq=False)
+class Renewed:
+    """Trials that are still being run have a later deadline. Whoever had them, and since when, stays the same."""
+
+    trials: Numbers
+    deadline: float
 
 
 @serialisable("Told")
@@ -156,10 +171,11 @@ class Finished:
 @serialisable("Continued")
 @dataclass(frozen=True, eq=False)
 class Continued:
-    """A study that had ended goes on; `state` is what the algorithm goes on from."""
+    """A study that had ended goes on; `state` is what the algorithm goes on from, and `n_runs` what was asked for."""
 
     state: Any
     reason: str
+    n_runs: int | None = None
 
 
 @serialisable("Restated")
@@ -178,6 +194,7 @@ Event: TypeAlias = (
     | Decided
     | Opened
     | Asked
+    | Renewed
     | Told
     | Failed
     | Expired

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
 from levers.errors import LeversError, StorageError
-from levers.studies.study import Study
+from levers.studies.study import Study, UndecidedError
 
 T = TypeVar("T")
 MOST = 256
@@ -18,12 +18,13 @@ MOST = 256
 
 
 class _Change(Generic[T]):
-    """A change that a thread waits for."""
+    """A change that a thread waits for; `completes` says that a round was complete with it."""
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.act = act
         self.woken = threading.Event()
         self.is_done = False
+        self.completes = False
         self.answer: T | None = None
         self.error: BaseException | None = None
 
@@ -53,7 +54,21 @@ class GroupCommit:
         self._lock = threading.Lock()
 
     def do(self, act: Callable[[], T]) -> T:
-        """Make a change; returns what `act` returns, or raises what it raises, once it is kept."""
+        """Make a change; returns what `act` returns, or raises what it raises, once it is kept.
+
+        What has to wait for a decision is done again when that is taken. It is taken by the thread that needs it, while
+        others go on.
+        """
+        while True:
+            change = self._done(act)
+            if isinstance(change.error, UndecidedError):
+                self.study.decide(patient=True)
+                continue
+            if change.completes:
+                self.study.decide_quietly()
+            return change.result()
+
+    def _done(self, act: Callable[[], T]) -> _Change[T]:
         change = _Change(act)
         with self._lock:
             self._waiting.append(cast(_Change[object], change))
@@ -62,7 +77,7 @@ class GroupCommit:
             change.woken.wait()  # it was done by whoever has the turn, or the turn is ours now
         if not change.is_done:
             self._take_turn()
-        return change.result()
+        return change
 
     def _take_turn(self) -> None:
         """Serve what is waiting; then wake those who were served, and one who was not, to go on."""
@@ -96,9 +111,9 @@ class GroupCommit:
                 change.is_done = True
 
     def _all_at_once(self, changes: list[_Change[object]]) -> None:
-        with self.study.writing() as transaction:
+        with self.study.writing(defers=True, decides=False) as transaction:
             for change in changes:
-                before = transaction.n_written
+                before, was_undecided = transaction.n_written, transaction.state.is_undecided
                 try:
                     change.answer = change.act()
                 except StorageError:
@@ -107,11 +122,14 @@ class GroupCommit:
                     if transaction.n_written != before:
                         raise _PartlyWrittenError from error
                     change.error = error
+                change.completes = transaction.state.is_undecided and not was_undecided
 
     def _alone(self, change: _Change[object]) -> None:
-        change.answer = change.error = None
+        change.answer, change.error, change.completes = None, None, False
         try:
-            with self.study.writing():
+            with self.study.writing(defers=True, decides=False) as transaction:
+                was_undecided = transaction.state.is_undecided
                 change.answer = change.act()
+                change.completes = transaction.state.is_undecided and not was_undecided
         except BaseException as error:
             change.error = error

@@ -19,12 +19,14 @@ from typing import Any
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.space import Level, Space
+from levers.core.validation import MAX_NAME, check_text
 from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
+from levers.studies.log import check_chain
 from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import RESERVED, StudySpec, check_reserved, free_levers
-from levers.studies.storage.base import Storage, check_name, encoded
+from levers.studies.storage.base import Storage, check_name, encoded, new_log
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
 from levers.studies.transitions import finished_runs, first_events
@@ -32,6 +34,8 @@ from levers.studies.transitions import finished_runs, first_events
 DEFAULT_STORAGE = "sqlite:///levers.db"
 VARIABLE = "LEVERS_STORAGE"
 GROUP = "levers.storages"
+_CHAIN = "logs are chains of digests now, see docs/architecture, a new storage"
+"""What to say of a storage that was written before."""
 
 
 def default_storage() -> str:
@@ -48,6 +52,8 @@ def open_storage(storage: "str | Storage | None") -> Storage:
     if storage is None:
         return MemoryStorage()
     if not isinstance(storage, str):
+        if not hasattr(storage, "header"):
+            raise StorageError(f"{type(storage).__name__} is no storage for this version: it has no 'header'; {_CHAIN}")
         return storage
     key = (storage, os.getpid(), os.getcwd())
     if key not in _opened:
@@ -73,7 +79,9 @@ def _made_elsewhere(point: EntryPoint, address: str) -> Storage:
         raise StorageError(f"{origin(point)} cannot open {address!r}: {type(error).__name__}: {error}") from error
     missing = [name for name in vars(Storage) if name[0] != "_" and not hasattr(made, name)]
     if missing or not hasattr(made, "url"):
-        raise StorageError(f"{origin(point)} gave no storage for {address!r}: it has no {(missing or ['url'])[0]!r}")
+        lacks = (missing or ["url"])[0]
+        why = f"; {_CHAIN}" if lacks == "header" else ""
+        raise StorageError(f"{origin(point)} gave no storage for {address!r}: it has no {lacks!r}{why}")
     return made
 
 
@@ -192,12 +200,17 @@ def delete_study(name: str, storage: str | Storage) -> None:
 
 
 def copy_study(name: str, new_name: str, storage: str | Storage, to_storage: str | Storage | None = None) -> Study:
-    """Copy a study with its whole log, to another name or another storage."""
+    """Copy a study with its whole log, to another name or another storage.
+
+    The copy's digests follow from its own name, so a log that is not as it was written is refused, not made good.
+    """
     check_name(new_name)
     source = open_storage(storage)
-    records = source.read(source.find(name), 0)
+    study = source.find(name)
+    records = source.read(study, 0)
+    check_chain(source.header(study), records)
     target = source if to_storage is None else open_storage(to_storage)
-    return Study(new_name, target, target.create(new_name, records))
+    return Study(new_name, target, target.create(new_name, new_log(new_name, records)))
 
 
 def merge_study(
@@ -245,7 +258,7 @@ def merge_study(
 
 
 def _begin(name: str, spec: StudySpec, storage: Storage, who: str | None, past: Iterable[Event] = ()) -> Study:
-    by, now = who if who is not None else login_name(), time.time()
+    by, now = check_text("who", who, MAX_NAME) if who is not None else login_name(), time.time()
     events = [*first_events(spec), *past]
-    records = encoded([Record(i + 1, now, by, event) for i, event in enumerate(events)])
+    records = new_log(name, encoded([Record(i + 1, now, by, event) for i, event in enumerate(events)]))
     return Study(name, storage, storage.create(name, records), who=who)

@@ -3,24 +3,38 @@
 import heapq
 import io
 import json
+import logging
+import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from levers.core.codec import from_json, to_json
+from levers.errors import DamagedLogError
 from levers.studies.events import Checked, Created, Event, Imported, Opened, Record
 from levers.studies.state import Block, Correction, Exclusion, Lease, Note, StudyState, TrialState, TrialTable
-from levers.studies.storage.base import Answer, Storage, Stored, Writing, decoded, encoded
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Snapshot,
+    Storage,
+    Stored,
+    Writing,
+    chained,
+    decoded,
+    encoded,
+)
 
-FORMAT = 2
+FORMAT = 3
 EVERY = 1000
 GROWTH = 0.2
+_logger = logging.getLogger("levers")
 
 
 def freeze(state: StudyState) -> bytes:
@@ -34,6 +48,7 @@ def freeze(state: StudyState) -> bytes:
     header = {
         "format": FORMAT,
         "seq": state.seq,
+        "head": state.head,
         "times": [state.created_at, state.updated_at],
         "spec": to_json(Created(state.spec)),
         "known": [to_json(known) for known in state.known],
@@ -84,6 +99,7 @@ def thaw(data: bytes) -> StudyState | None:
         ]
     state = StudyState(
         seq=header["seq"],
+        head=header["head"],
         spec_=from_json(header["spec"], Created).spec,
         created_at=header["times"][0],
         updated_at=header["times"][1],
@@ -132,10 +148,36 @@ KEEP_ANSWERS = 7 * 86400.0
 """Seconds for which the answer to a request with a key is kept; it may be kept longer."""
 
 
+class _Source(Protocol):
+    """A log as one can read it: under its lock, or without."""
+
+    def header(self) -> Header:
+        """Where it ends."""
+
+    def read(self, after: int) -> list[Stored]:
+        """The records after event number `after`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unlocked:
+    """A log that others may write to meanwhile."""
+
+    storage: Storage
+    study: int
+
+    def header(self) -> Header:
+        return self.storage.header(self.study)
+
+    def read(self, after: int) -> list[Stored]:
+        return self.storage.read(self.study, after)
+
+
 class StudyLog:
     """The state of a study, kept up with its log.
 
-    The clock is an argument, so that tests decide what time it is.
+    The state knows the digest of the event that it stands at. If the log in the storage has another event there, or
+    ends before it, the storage was rolled back or replaced: then the state is dropped, and made again from what is
+    there now. The clock is an argument, so that tests decide what time it is.
     """
 
     def __init__(self, storage: Storage, study: int, clock: Callable[[], float] = time.time) -> None:
@@ -146,19 +188,38 @@ class StudyLog:
         self._snapshot_seq = 0
         self._loaded = False
         self._transaction: Transaction | None = None
+        self._writer = 0
+        self._of_thread = threading.local()
+        self.completed_at = 0
+        """The event with which a round became complete through this log, so that others need not be waited for."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread is inside a transaction or a draft, which others join."""
+        return self._draft is not None or (self._transaction is not None and self._writer == threading.get_ident())
+
+    @property
+    def _draft(self) -> "Draft | None":
+        found: Draft | None = getattr(self._of_thread, "draft", None)
+        return found
 
     @property
     def folded(self) -> StudyState:
         """The state as of the last look, without looking again."""
+        if self._draft is not None:
+            return self._draft.state
         return self._state if self._loaded else self.current()
 
     def current(self) -> StudyState:
         """The state as of now."""
+        if self._draft is not None:
+            return self._draft.state
         if self._transaction is not None:  # nobody else can write now, and a second connection might not be free
             return self._state
         if not self._loaded:
             self._load()
-        self._fold(self.storage.read(self.study, self._state.seq))
+        else:
+            self._catch_up(_Unlocked(self.storage, self.study))
         return self._state
 
     @contextmanager
@@ -167,50 +228,155 @@ class StudyLog:
 
         Inside such a block the same transaction is handed out again, so that several changes can be kept together.
         """
-        if self._transaction is not None:
-            with self._transaction.held_by(who):
-                yield self._transaction
+        joined = self._draft or self._transaction
+        if joined is not None:
+            with joined.held_by(who):
+                yield joined
             return
         if not self._loaded:
             self._load()
         try:
             with self.storage.writing(self.study) as writing:
-                self._fold(writing.read(self._state.seq))
+                self._writer = threading.get_ident()
+                self._catch_up(writing)
                 transaction = self._transaction = Transaction(self._state, writing, who, self.clock())
                 yield transaction
                 # in proportion to what there is, so that a long study does not pay more for its snapshots
                 due = self._snapshot_seq + max(EVERY, GROWTH * self._state.trials.n_trials)
                 if transaction.n_written and self._state.seq >= due:
-                    writing.save_snapshot(self._state.seq, freeze(self._state))
+                    writing.save_snapshot(Snapshot.of(self._state.seq, self._state.head, freeze(self._state)))
                     writing.forget_answers(transaction.now - KEEP_ANSWERS)
                     self._snapshot_seq = self._state.seq
         except BaseException:
             if self._transaction is None or self._transaction.n_written:  # the state may hold what was not kept
-                self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
+                self._forget()
             raise
         finally:
             self._transaction = None
 
+    def new_draft(self, who: str) -> "Draft":
+        """A transaction that is worked out without the lock, on a copy of the state as of now."""
+        return Draft(self, self.current().copy(), who)
+
+    @contextmanager
+    def working_on(self, draft: "Draft") -> Iterator[None]:
+        """Inside, whatever this thread changes goes into the draft."""
+        self._of_thread.draft = draft
+        try:
+            yield
+        finally:
+            self._of_thread.draft = None
+
+    def keep(self, draft: "Draft", who: str) -> bool:
+        """Keep what was drafted, if nothing else happened meanwhile; says whether it did."""
+        with self.writing(who) as transaction:
+            if not transaction.takes(draft):
+                return False
+            self._state = draft.state
+            return True
+
     def _load(self) -> None:
-        self._loaded = True
+        """From the last snapshot, if it belongs to this log, and the events after it."""
+        source = _Unlocked(self.storage, self.study)
         found = self.storage.snapshot(self.study)
-        state = None if found is None else _usable(*found)
-        self._state = state or StudyState()
-        self._snapshot_seq = self._state.seq
-        self._fold(self.storage.read(self.study, self._state.seq))
+        state = None if found is None else _usable(found)
+        if state is not None:
+            try:
+                self._begin_with(state, source)
+            except DamagedLogError:  # it is of another log, or of this one before it was cut; the log tells
+                state = None
+        if state is None:
+            self._begin_with(StudyState(head=source.header().origin), source)
 
-    def _fold(self, stored: Sequence[Stored]) -> None:
-        for record in decoded(stored) if stored else ():
-            self._state.apply(record)
+    def _begin_with(self, state: StudyState, source: _Source) -> None:
+        self._state, self._snapshot_seq = state, state.seq
+        self._fold(source)
+        self._loaded = True
+
+    def _forget(self) -> None:
+        self._state, self._loaded, self._snapshot_seq = StudyState(), False, 0
+
+    def _catch_up(self, source: _Source) -> None:
+        """Read on from where the state stands; if the log there is another one, begin again with its first event."""
+        stood_at = self._state.seq
+        try:
+            self._fold(source)
+        except DamagedLogError:
+            self._forget()
+            self._begin_with(StudyState(head=source.header().origin), source)
+            _logger.warning(
+                "study %s: the log is not the one that was read before: event %d is another, or gone. The storage was "
+                "rolled back, restored or replaced. Everything was read again, up to event %d",
+                self.study,
+                stood_at,
+                self._state.seq,
+            )
+
+    def _fold(self, source: _Source) -> None:
+        """Take in what came since; a DamagedLogError if it does not continue what the state was folded from."""
+        state = self._state
+        while True:
+            header = source.header()
+            if (header.n_events, header.head) == (state.seq, state.head):
+                if header.last != state.head:
+                    raise DamagedLogError(
+                        state.seq, f"event {state.seq}, the last that was written, is gone or another"
+                    )
+                return
+            stored = source.read(state.seq) if header.n_events > state.seq else []
+            check_follows(state.seq, state.head, stored)
+            for one, record in zip(stored, decoded(stored), strict=True):
+                state.apply(record)
+                state.head = one.digest
+            if not stored or state.seq <= header.n_events:
+                check_end(header, state.seq, state.head)
+                return
+            # somebody wrote between the two looks: look again
 
 
-def _usable(seq: int, data: bytes) -> StudyState | None:
+def check_follows(seq: int, head: str, stored: Sequence[Stored]) -> None:
+    """Refuse records that do not continue a chain which stands at event `seq`, whose digest is `head`."""
+    for one in stored:
+        if one.seq != seq + 1:
+            raise DamagedLogError(seq + 1, f"event {one.seq} came after event {seq}; the log has a gap")
+        if one.digest != one.digest_after(head):
+            raise DamagedLogError(one.seq, f"event {one.seq} of the log, or one before it, is not as it was written")
+        seq, head = one.seq, one.digest
+
+
+def check_end(header: Header, seq: int, head: str) -> None:
+    """Refuse a log that ends at event `seq`, with digest `head`, where its storage says that it ends elsewhere."""
+    if seq < header.n_events:
+        raise DamagedLogError(seq + 1, f"the log ends at event {seq}, and {header.n_events} were written")
+    if seq > header.n_events or head != header.head:
+        raise DamagedLogError(0, f"the storage says that another log than this one ends at event {header.n_events}")
+
+
+def check_chain(header: Header, stored: Sequence[Stored]) -> None:
+    """Refuse a whole log that is not as it was written.
+
+    >>> from dataclasses import replace
+    >>> from levers.studies.storage.base import new_log
+    >>> one = new_log("oven", [Stored(1, 10.0, "ann", "Created", "{}")])
+    >>> header = Header("oven", 10.0, 1, one[0].digest, one[0].digest)
+    >>> check_chain(header, one)
+    >>> check_chain(replace(header, name="stove"), one)
+    Traceback (most recent call last):
+    levers.errors.DamagedLogError: event 1 of the log, or one before it, is not as it was written; ...
+    """
+    check_follows(0, header.origin, stored)
+    check_end(header, stored[-1].seq if stored else 0, stored[-1].digest if stored else header.origin)
+
+
+def _usable(snapshot: Snapshot) -> StudyState | None:
     """A snapshot's state; None when it cannot be read, because the log tells everything anyway."""
+    if not snapshot.is_whole:
+        return None
     try:
-        state = thaw(data)
+        state = thaw(snapshot.data)
     except Exception:  # whatever damaged bytes do to zlib, zip, JSON and arrays
         return None
-    return state if state is not None and state.seq == seq else None
+    return state if state is not None and (state.seq, state.head) == (snapshot.seq, snapshot.head) else None
 
 
 class Transaction:
@@ -220,6 +386,8 @@ class Transaction:
         self.state = state
         self.now = now
         self.n_written = 0
+        self.defers = False
+        """Whether whoever opened it does what has to wait for a decision again, after that was taken without a lock."""
         self._writing = writing
         self._who = who
 
@@ -235,9 +403,11 @@ class Transaction:
     def write(self, *happened: Event) -> None:
         """Add events."""
         records = [Record(self.state.seq + i + 1, self.now, self._who, event) for i, event in enumerate(happened)]
-        self._writing.append(encoded(records))
-        for record in records:
+        stored = chained(encoded(records), self.state.head)
+        self._writing.append(stored)
+        for one, record in zip(stored, records, strict=True):
             self.state.apply(record)
+            self.state.head = one.digest
         self.n_written += len(records)
 
     def answer(self, key: str) -> Answer | None:
@@ -247,3 +417,57 @@ class Transaction:
     def keep_answer(self, key: str, request: str, answer: str) -> None:
         """Keep an answer together with what was written."""
         self._writing.keep_answer(Answer(key, self.now, request, answer))
+
+    def takes(self, draft: "Draft") -> bool:
+        """Take over what was drafted, unless the log has gone on since, or one of its requests was answered."""
+        added = draft.added
+        is_same = (self.state.seq, self.state.head) == draft.begun_at and not self.n_written
+        if not is_same or any(map(self.answer, added.answered)):
+            return False
+        self._writing.append(added.records)
+        for answer in added.answered.values():
+            self._writing.keep_answer(answer)
+        self.state, self.n_written = draft.state, draft.n_written
+        return True
+
+
+class Draft(Transaction):
+    """A transaction on a copy of the state, which nothing waits for: what it wrote is kept later, or dropped."""
+
+    def __init__(self, log: StudyLog, state: StudyState, who: str) -> None:
+        self.added = _Added(log)
+        self.begun_at = (state.seq, state.head)
+        super().__init__(state, self.added, who, log.clock())
+
+
+class _Added:
+    """What a draft wrote, in place of a storage."""
+
+    def __init__(self, log: StudyLog) -> None:
+        self._log = log
+        self.records: list[Stored] = []
+        self.answered: dict[str, Answer] = {}
+
+    def header(self) -> Header:
+        return self._log.storage.header(self._log.study)
+
+    def read(self, after: int) -> list[Stored]:
+        return []
+
+    def append(self, records: Sequence[Stored]) -> None:
+        self.records.extend(records)
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Snapshots are made when it is kept."""
+
+    def answer(self, key: str) -> Answer | None:
+        if key in self.answered:
+            return self.answered[key]
+        with self._log.storage.writing(self._log.study) as writing:  # for a moment
+            return writing.answer(key)
+
+    def keep_answer(self, answer: Answer) -> None:
+        self.answered[answer.key] = answer
+
+    def forget_answers(self, before: float) -> None:
+        """Old ones are dropped when it is kept."""

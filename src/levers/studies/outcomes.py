@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levers.core.space import FREE, Codes, Level, Space
+from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
 from levers.studies.state import StudyState, TrialState
@@ -144,6 +144,24 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     return Accepted(trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved)
 
 
+def check_settings(state: StudyState, trials: Numbers, asked: Mapping[int, Assignment]) -> None:
+    """Refuse outcomes of trials of the open block that set something else when they were handed out.
+
+    That happens when the storage was rolled back meanwhile: the same number may then be another run.
+    """
+    block = state.open_block
+    known = [int(trial) for trial in trials if int(trial) in asked]
+    if block is None or not known:
+        return
+    now = state.spec.expand(block.batch.codes[state.trials.row[known]])
+    for trial, codes in zip(known, now.tolist(), strict=True):
+        if tuple(codes) != asked[trial].codes:
+            raise TrialError(
+                f"trial {trial} is another run than the one that was handed out: the storage was rolled back or "
+                "replaced since; nothing was stored. Ask for runs again"
+            )
+
+
 def taken_levels(space: Space, trials: Sequence[int], observed: Observed | None) -> Codes | None:
     """What was told of levers that were left alone: a row of level positions for each trial, FREE where nothing was.
 
@@ -255,6 +273,16 @@ def check_running(state: StudyState, trials: Sequence[int]) -> None:
         found = TrialState(state.trials.state[trial])
         if found is not TrialState.RUNNING:
             raise TrialError(f"trial {trial} is {found.name}; only a RUNNING trial can fail")
+
+
+def still_running(state: StudyState, trials: Sequence[int]) -> Numbers:
+    """Those of some trials that are with a worker, in order; a number that no trial has is refused."""
+    which = np.unique(np.array(trials, dtype=np.int64))
+    if which.size and not 0 <= which[0] <= which[-1] < state.trials.n_trials:
+        wrong = which[0] if which[0] < 0 else which[-1]
+        raise NoSuchTrialError(f"there is no trial {wrong}; trials are 0 to {state.trials.n_trials - 1}")
+    held: Numbers = which[state.trials.state[which] == TrialState.RUNNING]
+    return held
 
 
 def check_told(state: StudyState, trial: int) -> float:

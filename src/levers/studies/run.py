@@ -1,25 +1,30 @@
 """What every study can do wherever it is kept, and running a function on what a study asks for."""
 
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from levers.algorithms.base import Verdict
 from levers.core.space import Assignment, Level, Space
-from levers.core.validation import check_count, check_positive
+from levers.core.validation import check_count, check_positive, check_text
 from levers.errors import InvalidSettingError, ObservedLevelError, StudyError, TrialError
 from levers.progress import progress_bar
-from levers.studies.analysis.views import Best
+from levers.studies.analysis.views import Best, Status
 from levers.studies.outcomes import outcome_number
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
+from levers.studies.workers.loop import MOST_FAILURES, Limits, work
+from levers.studies.workers.loop import Returned as Returned
+from levers.studies.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from levers.studies.analysis.verification import StudyVerification
 
 Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 """Trials and their outcomes: `{3: 1.5}`, or pairs of a trial, as `ask` gave it or by its number, and an outcome."""
@@ -27,17 +32,11 @@ Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 ByTrial: TypeAlias = Mapping[int, Mapping[str, Level]] | Mapping[Trial, Mapping[str, Level]]
 """The levels that levers took which were left alone: `{3: {"heat": "low"}}`, with trials as `ask` gave them or by
 number."""
-Returned: TypeAlias = float | tuple[float, Mapping[str, Level]]
-"""What a function returns of a run: its outcome; with what levers took that were left alone, where some were."""
-
-T = TypeVar("T")
-
-MOST_FAILURES = 20
-"""Runs that may give NaN in a row before `optimize` gives up."""
-
-_SAY_SO = 5.0  # seconds of waiting for others after which it is said
+VERIFY_SECONDS = 60.0
+"""How long a study is recomputed; the rest of its log is then only checked as a chain."""
+OLD_WORKER = "levers.optimize"
+"""Who had the runs of a function in older versions, without a lease. They are gone on with."""
 log = logging.getLogger("levers")
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,11 @@ class AnyStudy(ABC):
     """A study, wherever it is kept (`Study` here, `RemoteStudy` on a server): the verbs that follow from others."""
 
     name: str
+
+    @property
+    @abstractmethod
+    def address(self) -> str | None:
+        """Where it is kept; None in memory."""
 
     @property
     @abstractmethod
@@ -81,6 +85,10 @@ class AnyStudy(ABC):
     @abstractmethod
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
         """Up to n runs to make."""
+
+    @abstractmethod
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep runs that take longer."""
 
     @abstractmethod
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
@@ -113,6 +121,16 @@ class AnyStudy(ABC):
     @abstractmethod
     def running(self, worker: str | None = None) -> list[Trial]:
         """The trials that are out."""
+
+    @abstractmethod
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone."""
+
+    @abstractmethod
+    def status(self) -> Status:
+        """Where the study stands."""
 
     @abstractmethod
     def best(self) -> Best | None:
@@ -185,6 +203,8 @@ class AnyStudy(ABC):
         until: "Callable[[AnyStudy], bool] | None" = None,
         lease: float | None = None,
         worker: str | None = None,
+        patience: float | None = None,
+        max_failures: int = MOST_FAILURES,
         progress: bool | None = None,
     ) -> Verdict | None:
         """Run `fn` on what the study asks for, until there is a verdict; None when this call stops before that.
@@ -193,14 +213,23 @@ class AnyStudy(ABC):
         each run. Calls under way are waited for and told.
 
         One worker calls `fn` in this thread; more do so at the same time, in threads of this process, and outcomes are
-        told as they come. Other processes may work on the same study. With a name of its own (`worker`) a process that
-        was killed and is started again goes on with the runs it had. Progress is shown in a terminal, if not said
-        otherwise.
+        told as they come. Other processes may work on the same study. A process that was killed and is started again
+        goes on with the runs it had: it is known by its name (`worker`), which is made of who works here and the
+        machine if it is not given. Progress is shown in a terminal, if not said otherwise.
+
+        Where the study is in a storage or on a service, every outcome is in a journal on this machine's disk before it
+        is told (`levers journal`, docs/reliability). A storage or service that is away is tried again for `patience`
+        seconds, ten minutes if not given. Runs are leased, for 60 seconds if `lease` does not say otherwise, and the
+        lease is renewed while `fn` is at work: a slow worker keeps its runs, those of a killed one go to others.
+
+        A function raises `levers.errors.FailedRunError` for a run that gave no outcome: it is made again, and after
+        `max_failures` of them in a row, or of NaN, an error says so.
 
         Where the study leaves levers alone (`params.free`), `fn` returns the outcome with the level that each of them
         took: `return 3.5, {"heat": "low"}`.
         """
         check_count("workers", workers)
+        check_count("max_failures", max_failures)
         if timeout is not None:
             check_positive("timeout", timeout)
         if n_runs is not None:
@@ -208,60 +237,14 @@ class AnyStudy(ABC):
         if not callable(fn):
             raise InvalidSettingError(f"fn must be a function of an assignment, not {type(fn).__name__}")
         deadline = None if timeout is None else time.monotonic() + timeout
-        calls: Executor = _Here() if workers == 1 else ThreadPoolExecutor(workers)
-        with progress_bar(f"{self.name} runs", None, shown=progress) as advance, calls:
-            under_way: dict[Future[Returned], Trial] = {}
-            left = [] if worker is None else self.running(worker)
-            pause, waited, said, failures, n_begun = _SHORTEST_WAIT, 0.0, False, 0, 0
-            try:
-                while True:
-                    over = deadline is not None and time.monotonic() >= deadline
-                    free = workers - len(under_way)
-                    free = free if n_runs is None else min(free, n_runs - n_begun)
-                    over = over or n_begun == n_runs or (until is not None and free > 0 and until(self))
-                    asked = [] if over or not free else left[:free] or self.ask(free, worker=worker, lease=lease)
-                    left, n_begun = left[len(asked) :], n_begun + len(asked)
-                    under_way |= {calls.submit(fn, trial.params): trial for trial in asked}
-                    if not under_way:  # finished, or others have the rest of the block
-                        if self.is_finished:
-                            break
-                        if over:
-                            return None
-                        time.sleep(pause)
-                        waited += pause
-                        if waited > _SAY_SO and not said:
-                            said = True
-                            log.warning("%s", _awaited(self))
-                        pause = min(2 * pause, _LONGEST_WAIT)
-                        continue
-                    pause, waited, said = _SHORTEST_WAIT, 0.0, False
-                    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        trial = under_way.pop(future)
-                        failures = 0 if _finish(self, trial, future) else failures + 1
-                        advance(1, trial.stage)
-                    if failures >= MOST_FAILURES:
-                        raise StudyError(f"the last {failures} runs gave no outcome; mend the function, then go on")
-            except BaseException:
-                for future, trial in under_way.items():
-                    _salvage(self, trial, future)
-                raise
-        found = self.verdict()
-        if found.doubts:
+        limits = Limits(deadline, n_runs, None if until is None else lambda: bool(until(self)), max_failures)
+        with Worker.open(self, worker, lease=lease, patience=patience, adopts=[OLD_WORKER]) as hand:
+            with progress_bar(f"{self.name} runs", None, shown=progress) as advance:
+                finished = work(hand, fn, limits, calls_at_once=workers, advance=lambda trial: advance(1, trial.stage))
+            found = hand.patiently(self.verdict) if finished else None
+        if found is not None and found.doubts:
             log.warning("%s: %s", self.name, _doubted(found))
         return found
-
-
-class _Here(Executor):
-    """Calls that are made at once, in the thread that submits them: there Ctrl-C reaches the function itself."""
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        made: Future[T] = Future()
-        try:
-            made.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            made.set_exception(error)
-        return made
 
 
 def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
@@ -272,6 +255,17 @@ def outcome_pairs(outcomes: Outcomes) -> list[tuple[int, float]]:
     """
     pairs = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
     return [(number := trial_number(trial), outcome_number(number, value)) for trial, value in pairs]
+
+
+def check_head(head: str | None) -> None:
+    """Refuse what is no digest.
+
+    >>> check_head("abc")
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: a head is the 64 hexadecimal digits that `levers verify` prints, not 'abc'
+    """
+    if head is not None and (not isinstance(head, str) or not re.fullmatch("[0-9a-f]{64}", head)):
+        raise InvalidSettingError(f"a head is the 64 hexadecimal digits that `levers verify` prints, not {head!r}")
 
 
 def observed_levels(observed: ByTrial | None) -> dict[int, Mapping[str, Level]] | None:
@@ -305,6 +299,7 @@ def check_reason(reason: str, wanted: Sequence[object]) -> None:
     """Refuse to change outcomes that were told without a reason, and to change none at all."""
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidSettingError("this needs a reason (--reason), for whoever reads the log later", field="reason")
+    check_text("reason", reason)
     if not wanted:
         raise TrialError("there is nothing to change; give at least one trial")
 
@@ -322,60 +317,7 @@ def trial_number(trial: Trial | int) -> int:
     return int(trial)
 
 
-def _awaited(study: AnyStudy) -> str:
-    """What a study waits for, for somebody who wonders why nothing happens."""
-    out = study.running()
-    listed = ", ".join(f"{trial.number} ({trial.worker})" for trial in out[:5])
-    more = f" and {len(out) - 5} more" if len(out) > 5 else ""
-    return (
-        f"{study.name}: waiting for trials that others have: {listed}{more}; what comes next depends on them. "
-        "Tell their outcomes, or report them as failed"
-    )
-
-
 def _doubted(verdict: Verdict) -> str:
     """What contradicts a verdict, for somebody who would act on it, and how to answer."""
     texts = "; ".join(doubt.text for doubt in verdict.doubts)
     return f"the verdict is in doubt: {texts}. Answer with correct, exclude, restate, go_on or finish"
-
-
-def _finish(study: AnyStudy, trial: Trial, future: "Future[Returned]") -> bool:
-    """Tell an outcome; an exception of the function fails the trial and goes on up. False when there was none.
-
-    A run that left levers alone, and of which the function did not say what they took, stays out: its outcome is in
-    the error, and can be told by hand.
-    """
-    try:
-        found = future.result()
-        value, observed = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-        value = outcome_number(trial.number, value)
-    except BaseException as error:
-        _let_go(study, trial, f"{type(error).__name__}: {error}")
-        raise
-    try:
-        study.tell(trial, value, observed=observed)
-    except KeyboardInterrupt:  # while it was being kept: once more, which changes nothing if it was kept
-        with suppress(TrialError):
-            study.tell(trial, value, observed=observed)
-        raise
-    except ObservedLevelError as error:
-        taken = ", ".join(f'"{name}": level' for name in trial.params.free)
-        by_hand = f"or tell it by hand: study.tell({trial.number}, {value:g}, observed={{{taken}}})"
-        raise ObservedLevelError(f"{error}. Let the function return outcome, {{{taken}}}; {by_hand}") from None
-    except TrialError:  # its lease ran out and another worker was faster
-        pass
-    return value == value
-
-
-def _salvage(study: AnyStudy, trial: Trial, future: "Future[Returned]") -> None:
-    """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
-    if future.cancel():
-        _let_go(study, trial, "stopped")
-        return
-    with suppress(Exception):
-        _finish(study, trial, future)
-
-
-def _let_go(study: AnyStudy, trial: Trial, reason: str) -> None:
-    with suppress(TrialError):  # told or expired meanwhile
-        study.fail(trial, reason)

@@ -9,7 +9,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,12 @@ from levers.errors import InvalidSettingError, InvalidSpaceError, about
 from levers.studies.sheets.cells import level_finder, typed_number
 
 _EXAMPLE = '[factors]\nheat = ["low", "high"]\nspeed = [1, 2, 3]'
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_POINT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# each character of a pattern can be read in one way only, so that no text takes longer than its length
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
+_POINT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
+_TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*(?:factors|forbidden)[ \t]*\]", re.MULTILINE)
+_MOST_DOTS = 100
 MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 """More than anybody types; a study over the API or the command line may have more."""
 
@@ -36,8 +40,8 @@ class Typed(NamedTuple):
     @property
     def space(self) -> Space:
         """The space of these factors; one error names all that is wrong with them."""
-        names = [name for name, _ in self.factors]
-        doubled = next((name for name in names if names.count(name) > 1), None)
+        counts = Counter(name for name, _ in self.factors)
+        doubled = next((name for name, n in counts.items() if n > 1), None)
         if doubled is not None:
             raise InvalidSpaceError(f"factor {doubled!r} is given twice")
         return Space.of(dict(self.factors))
@@ -70,8 +74,8 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
     ['heat']
     """
     try:
-        found = json.loads(text) if is_json else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        found = json.loads(text) if is_json else _toml(text)
+    except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
         kind = "JSON" if is_json else "TOML"
         raise InvalidSpaceError(f"{name} is not {kind}: {error}. A space looks like this:\n{_EXAMPLE}") from None
     factors = found.get("factors") if isinstance(found, dict) else None
@@ -94,6 +98,16 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
             f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]', field="merged"
         )
     return Typed(list(factors.items()), forbidden, merged, free)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """The tables of a text. The library's time grows with the square of how often keys are nested: `a.a.a = 1`."""
+    run = 0
+    for piece in text.split(".")[1:]:
+        run = 0 if any(mark in piece for mark in ",\n=") else run + 1
+        if run > _MOST_DOTS:
+            raise ValueError(f"there are more than {_MOST_DOTS} dots in a row of keys")
+    return tomllib.loads(text)
 
 
 def _levels(factor: str, given: object, name: str) -> list[Level]:
@@ -123,7 +137,7 @@ def parse_text(text: str) -> Typed:
     >>> parse_text('[factors]\\nheat = ["low", "high"]').factors
     [('heat', ['low', 'high'])]
     """
-    if text.lstrip().startswith("{") or re.search(r"^\s*\[\[?\s*(factors|forbidden)\s*\]", text, re.MULTILINE):
+    if text.lstrip().startswith("{") or _TABLE.search(text):
         return parse_space(text, is_json=text.lstrip().startswith("{"), name="the text")
     lines = [_line(line, i) for i, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"]
     return Typed(lines, [], [])
@@ -167,7 +181,10 @@ def _cells(text: str, delimiter: str) -> list[str]:
     if delimiter == "\n":
         found = text.splitlines()
     else:
-        found = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+        try:
+            found = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+        except csv.Error as error:  # a quote that is not closed, or a cell of more characters than a reader takes
+            raise InvalidSpaceError(f"levels cannot be read ({error}); write them as `low, mid, high`") from None
     return [cell.strip() for cell in found if cell.strip()]
 
 
@@ -254,10 +271,13 @@ def _combination(space: Space, line: str, what: str = "a forbidden combination")
                 raise InvalidSettingError(looks)
             parts[-1].append(piece)
     found: dict[str, Level] = {}
+    finders: dict[str, Callable[[str], int]] = {}
     for pieces in parts:
         name, _, level = "".join(pieces).partition("=")
         factor, text = space.factors[space.position(name.strip())], level.strip().rstrip(",;").strip()
-        place = level_finder(factor)(text)
+        if factor.name not in finders:
+            finders[factor.name] = level_finder(factor)
+        place = finders[factor.name](text)
         if place < 0 and len(pieces) > 1:
             raise InvalidSettingError(looks)
         found[factor.name] = factor.levels[place] if place >= 0 else text

@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Algorithm, Problem
-from levers.algorithms.registry import ALGORITHMS, check_known, make_algorithm, option_names, restore_algorithm
+from levers.algorithms.registry import (
+    ALGORITHMS,
+    check_known,
+    check_options,
+    make_algorithm,
+    option_names,
+    restore_algorithm,
+)
 from levers.core.codec import restored, serialisable
+from levers.core.cost import check_cost
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.model.choices import Choices, Parts
 from levers.core.space import Assignment, Codes, Factor, Space
@@ -71,6 +79,11 @@ class StudySpec:
                 "the baseline has levels together that are forbidden; give a setting that can be run", field="baseline"
             )
         check_free(self)
+        check_options(self.algorithm, self._solver_options)
+        check_cost(
+            self.inner.n_levels, self.solver.cost
+        )  # a solver that was made without its checks, and computes none
+        del self.__dict__["solver"]
         problem = Problem(self.inner, self.tolerance, self.failure_prob, self.noise_sd)
         solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
         if not solver.sets_every_lever:

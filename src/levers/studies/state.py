@@ -233,6 +233,8 @@ class StudyState:
     """Everything that follows from the log up to `seq`."""
 
     seq: int = 0
+    head: str = ""
+    """The digest of event `seq`, which says that all events up to it are the same. Set by whoever reads the log."""
     spec_: StudySpec | None = None
     created_at: float = 0.0
     updated_at: float = 0.0
@@ -295,6 +297,12 @@ class StudyState:
     def open_block(self) -> Block | None:
         """The block whose outcomes are awaited; None when the study is finished."""
         return self.blocks[-1] if self.blocks and self.blocks[-1].role == OPEN else None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the open block has all its outcomes, and what follows from them was not decided yet."""
+        block = self.open_block
+        return block is not None and not block.n_missing
 
     @property
     def is_held(self) -> bool:
@@ -362,6 +370,8 @@ class StudyState:
                 self._told(event, record.at)
             case events.Asked():
                 self._asked(event, record.at)
+            case events.Renewed():
+                self._renewed(event)
             case events.Decided():
                 self._decided(event)
             case events.Opened():
@@ -421,6 +431,15 @@ class StudyState:
         if new.size:
             self.fresh = int(new.max()) + 1
         self._forget_again()
+
+    def _renewed(self, event: events.Renewed) -> None:
+        """Each lease goes on as a new one, so that the entry with the old deadline holds nothing any more."""
+        held = self.trials.lease[event.trials]
+        for old in np.unique(held).tolist():
+            lease, trials = len(self.leases), event.trials[held == old]
+            self.leases.append(replace(self.leases[old], deadline=event.deadline))
+            self.trials.lease[trials] = lease
+            heapq.heappush(self.expiring, (event.deadline, lease, tuple(trials.tolist())))
 
     def _forget_again(self) -> None:
         while self.again and self.trials.state[self.again[0]] != TrialState.WAITING:

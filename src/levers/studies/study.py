@@ -1,32 +1,35 @@
 """A study: ask for runs, tell their outcomes, get the verdict. Everything is kept before it is acted on."""
 
 import copy
-import getpass
 import hashlib
+import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Codes, Level
-from levers.core.validation import check_count, check_positive
+from levers.core.space import Assignment, Codes, Level
+from levers.core.validation import MAX_NAME, check_count, check_positive, check_text
 from levers.errors import (
     InvalidSettingError,
+    LateOutcomeError,
     NotFinishedError,
     ObservedLevelError,
     RepeatedKeyError,
+    StorageError,
     StudyError,
     SurprisingOutcomesError,
     TrialError,
     surprising,
 )
+from levers.progress import progress_bar
 from levers.studies.analysis import views
 from levers.studies.events import (
     Asked,
@@ -37,6 +40,7 @@ from levers.studies.events import (
     Failed,
     Imported,
     Numbers,
+    Renewed,
     Told,
     Values,
     numbers,
@@ -48,19 +52,23 @@ from levers.studies.outcomes import (
     Surprise,
     check_correctable,
     check_running,
+    check_settings,
     check_told,
     corrected_levels,
     new_outcomes,
     past_runs,
+    still_running,
     taken_levels,
     whole_numbers,
 )
 from levers.studies.run import (
+    VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
     LogEntry,
     Outcomes,
     check_corrections,
+    check_head,
     check_reason,
     observed_levels,
     outcome_pairs,
@@ -70,6 +78,7 @@ from levers.studies.space_text import absolute_tolerance
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.transitions import (
     after_revision,
     continuing,
@@ -81,16 +90,23 @@ from levers.studies.transitions import (
     restating,
     revision,
 )
+from levers.studies.workers.names import login_name as login_name
 
 if TYPE_CHECKING:
-    import os
-
     import polars
 
     from levers.studies.analysis.expectation import Outlook
+    from levers.studies.analysis.verification import StudyVerification
     from levers.studies.sheets.runs import SheetReport
 
     FileName = str | os.PathLike[str]
+
+T = TypeVar("T")
+DRAFTS = 3
+"""How often something that takes long is worked out without the lock before it is done with it."""
+PATIENCE, PAUSE = 2.0, 0.02
+"""Seconds for which a decision is left to whoever told the last outcome, if that was another process, and between looks
+at whether it is there: designing the same round in many processes at once would only make each of them slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +115,6 @@ class TakenPast:
 
     n_imported: int
     flags: tuple[Surprise, ...]
-
-
-def login_name() -> str:
-    """Who works here, for the log."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
 
 
 MAX_KEY = 200
@@ -151,14 +159,23 @@ class Study(AnyStudy):
     ) -> None:
         self.name = name
         self.storage = storage
-        self.who = who if who is not None else login_name()
+        self.who = check_text("who", who, MAX_NAME) if who is not None else login_name()
         self.id = study
         self._log = StudyLog(storage, study, clock)
         self._lock = threading.RLock()
+        self._deciding = threading.Lock()
         self._outlook: list[Outlook] = []  # shared by all that follow the log together
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.storage.url!r})"
+
+    @property
+    def address(self) -> str | None:
+        """Where it is kept, without any password, the same from whatever folder; None in memory."""
+        file = self.storage.url.removeprefix("sqlite:///")
+        if file != self.storage.url:
+            return f"sqlite:///{os.path.abspath(file)}"
+        return None if isinstance(self.storage, MemoryStorage) else self.storage.url
 
     @property
     def state(self) -> StudyState:
@@ -235,6 +252,8 @@ class Study(AnyStudy):
         with self._lock:
             found = views.verdict(self.state)
         if found is None:
+            if self.state.is_undecided:
+                raise NotFinishedError("the last round is complete, and what follows is not decided yet; `ask` decides")
             to_go = self.forecast()
             raise NotFinishedError(f"the study is not finished: {to_go}; `status` says where it stands")
         return found
@@ -260,6 +279,31 @@ class Study(AnyStudy):
         stored = self.storage.read(self.id, after)[:n]
         return [LogEntry(one.seq, one.at, one.who, words(one.record().event)) for one in stored]
 
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone: the chain, designs, decisions, checks and verdict.
+
+        `head` is a digest that an earlier call returned and that was kept elsewhere: the log must still contain it.
+        After so many `seconds` the rest is only checked as a chain. Nothing is locked or changed meanwhile.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
+        >>> found = study.verify()
+        >>> found.ok, study.verify(found.head).contains_head
+        (True, True)
+        """
+        from levers.studies.analysis.verification import read_log, verify_log
+
+        check_head(head)
+        check_positive("seconds", seconds)
+        header, stored = read_log(self.storage, self.id)
+        snapshot = self.storage.snapshot(self.id)
+        if snapshot is not None and snapshot.seq > header.n_events:  # made by somebody who went on meanwhile
+            header, stored = read_log(self.storage, self.id)
+        with progress_bar(f"{self.name} events", len(stored), shown=progress) as advance:
+            return verify_log(header, stored, snapshot, head=head, seconds=seconds, advance=advance)
+
     def export(self, path: "FileName") -> None:
         """Write all trials that were handed out (.csv, .tsv, .xlsx, .parquet), or the verdict (.json) to a file."""
         from levers.studies.analysis.tables import export_study
@@ -278,23 +322,58 @@ class Study(AnyStudy):
 
         With a `lease` in seconds, trials that were not told by then go to whoever asks next.
         """
-        with self._lock:
-            due = self.ask_numbers(n, worker=worker, lease=lease)
-            return list(views.trials(self._log.folded, due))
+
+        def hand_out(transaction: Transaction) -> list[Trial]:
+            return list(views.trials(transaction.state, self._hand_out(transaction, n, worker, lease)))
+
+        return self._once_decided(hand_out, n, worker, lease)
 
     def ask_numbers(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> Numbers:
         """Like `ask`, but only the trials' numbers: for very many at a time."""
+        return self._once_decided(lambda transaction: self._hand_out(transaction, n, worker, lease), n, worker, lease)
+
+    def _hand_out(self, transaction: Transaction, n: int, worker: str | None, lease: float | None) -> Numbers:
+        late = expired_trials(transaction.state, transaction.now)
+        if late.size:
+            transaction.write(Expired(late))
+        due = next_trials(transaction.state, n)
+        if due.size:
+            transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
+        return due
+
+    def _once_decided(self, act: Callable[[Transaction], T], n: int, worker: str | None, lease: float | None) -> T:
+        """Ask for n runs of the round that follows: it may still have to be designed."""
         check_count("n", n)
+        if worker is not None:
+            check_text("worker", worker, MAX_NAME)
         if lease is not None:
             check_positive("lease", lease)
+        while True:
+            try:
+                with self.writing(defers=True) as transaction:
+                    decide(transaction)
+                    return act(transaction)
+            except UndecidedError:
+                if self._log.is_mine:  # for whoever opened the transaction to do it again
+                    raise
+                self.decide(patient=True)
+
+    def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
+        """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept.
+
+        The others are not yours any more: told, given up, or out for longer than their lease and so with somebody else.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0)
+        >>> study.renew(study.ask(2, lease=60), lease=60)
+        [0, 1]
+        """
+        wanted, seconds = [trial_number(trial) for trial in trials], check_positive("lease", lease)
         with self.writing() as transaction:
-            late = expired_trials(transaction.state, transaction.now)
-            if late.size:
-                transaction.write(Expired(late))
-            due = next_trials(transaction.state, n)
-            if due.size:
-                transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
-            return due
+            held = still_running(transaction.state, wanted)
+            if held.size:
+                transaction.write(Renewed(held, transaction.now + seconds))
+            return [int(number) for number in held]
 
     def tell_many(self, outcomes: Outcomes, *, observed: ByTrial | None = None, insist: bool = True) -> int:
         """Many outcomes at once, all or none of them; returns how many were new.
@@ -304,9 +383,12 @@ class Study(AnyStudy):
         Outcomes far from what the runs so far lead one to expect are stored with a `SurprisingOutcomeWarning`; without
         `insist` they are refused, as a `SurprisingOutcomesError`, and nothing is stored.
         """
-        told = outcome_pairs(outcomes)
+        given = list(outcomes.items() if isinstance(outcomes, Mapping) else outcomes)
+        told = outcome_pairs(given)
         levels = observed_levels(observed)
-        return self.tell_arrays([t for t, _ in told], [v for _, v in told], observed=levels, insist=insist)
+        asked = {trial.number: trial.params for trial, _ in given if isinstance(trial, Trial)}
+        values = [v for _, v in told]
+        return len(self.accept([t for t, _ in told], values, observed=levels, insist=insist, asked=asked).trials)
 
     def tell_arrays(
         self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
@@ -315,9 +397,15 @@ class Study(AnyStudy):
         return len(self.accept(trials, values, observed=observed, insist=insist).trials)
 
     def accept(
-        self, trials: ArrayLike, values: ArrayLike, *, observed: Observed | None = None, insist: bool = True
+        self,
+        trials: ArrayLike,
+        values: ArrayLike,
+        *,
+        observed: Observed | None = None,
+        insist: bool = True,
+        asked: Mapping[int, Assignment] | None = None,
     ) -> Accepted:
-        """Like `tell_arrays`; returns what was new."""
+        """Like `tell_arrays`; returns what was new. `asked` is what trials set, as far as whoever tells knows it."""
         which, y = whole_numbers(trials), np.atleast_1d(np.asarray(values, dtype=np.float64))
         if which.shape != y.shape or which.ndim != 1:
             raise TrialError(f"{which.size} trials and {y.size} outcomes came; give one outcome for each trial")
@@ -327,8 +415,10 @@ class Study(AnyStudy):
             problems = accepted.problems + accepted.late
             if problems:
                 more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-                kind = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind: type[TrialError] = ObservedLevelError if problems[0][0] in accepted.unobserved else TrialError
+                kind = kind if accepted.problems else LateOutcomeError
                 raise kind(f"{problems[0][1]}{more}; nothing was stored")
+            check_settings(transaction.state, accepted.trials, asked or {})
             flags = self.surprises(transaction.state, accepted.trials, accepted.values)
             if flags and not insist:
                 raise SurprisingOutcomesError.of(flags)
@@ -352,7 +442,10 @@ class Study(AnyStudy):
             warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
 
     def take(self, transaction: Transaction, trials: Numbers, values: Values, observed: Codes | None = None) -> None:
-        """Store outcomes that were checked, with the levels of levers that were left alone, and what follows."""
+        """Store outcomes that were checked, with the levels of levers that were left alone.
+
+        What follows from a round that is complete now is decided after they are kept.
+        """
         without = np.isnan(values)
         told, y = trials[~without], values[~without]
         levels = None if observed is None else observed[~without]
@@ -364,10 +457,6 @@ class Study(AnyStudy):
             transaction.write(Failed(trials[without], "the outcome was not a number"))
             if self.warns:
                 warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=6)
-        block = transaction.state.open_block
-        if block is not None and not block.n_missing:  # so that outcomes in between cost little
-            transaction.write(*following_events(transaction.state))
-            check(transaction)
 
     def ask_sheet(
         self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None
@@ -417,6 +506,7 @@ class Study(AnyStudy):
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
         """A run that gave no outcome; its row of the design is asked for again."""
+        check_text("reason", reason)
         with self.writing() as transaction:
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
@@ -428,7 +518,11 @@ class Study(AnyStudy):
         """
         wanted = outcome_pairs(outcomes)
         check_corrections(wanted, reason)
+        return self.apart(lambda: self._correct(wanted, reason, observed))
+
+    def _correct(self, wanted: list[tuple[int, float]], reason: str, observed: ByTrial | None) -> list[Correction]:
         with self.writing() as transaction:
+            decide(transaction)
             taken = taken_levels(self.space, [number for number, _ in wanted], observed_levels(observed))
             for i, (number, value) in enumerate(wanted):
                 levels = corrected_levels(transaction.state, number, None if taken is None else taken[i])
@@ -441,7 +535,11 @@ class Study(AnyStudy):
         """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
         wanted = [trial_number(trial) for trial in trials]
         check_reason(reason, wanted)
+        return self.apart(lambda: self._exclude(wanted, reason))
+
+    def _exclude(self, wanted: list[int], reason: str) -> list[Exclusion]:
         with self.writing() as transaction:
+            decide(transaction)
             for number in wanted:
                 transaction.write(Excluded(number, check_told(transaction.state, number), reason))
             self._decide_again(transaction, wanted)
@@ -452,7 +550,13 @@ class Study(AnyStudy):
 
         Runs that are out are given up. A study that is in doubt is finished with its doubts. `go_on` takes it back.
         """
+        check_text("reason", reason)
+        self.apart(lambda: self._finish(reason))
+        return self.verdict()
+
+    def _finish(self, reason: str) -> None:
         with self.writing() as transaction:
+            decide(transaction)
             state = transaction.state
             if state.ended is not None or (state.open_block is None and not state.is_held):
                 raise StudyError("the study is finished already; `verdict` has its answer")
@@ -462,13 +566,17 @@ class Study(AnyStudy):
                 raise StudyError("there is no outcome yet, so there is nothing to answer by; tell some first")
             transaction.write(finishing(state, reason))
             check(transaction)
-        return self.verdict()
 
     def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
         """More runs after the end: so many, or as many as the algorithm likes. What is certified afterwards says so."""
         if n_runs is not None:
             check_count("n_runs", n_runs)
+        check_text("reason", reason)
+        self.apart(lambda: self._go_on(n_runs, reason))
+
+    def _go_on(self, n_runs: int | None, reason: str) -> None:
         with self.writing() as transaction:
+            decide(transaction)
             state = transaction.state
             if state.open_block is not None:
                 raise StudyError("the study is not at its end; `ask` hands out the next runs")
@@ -482,7 +590,12 @@ class Study(AnyStudy):
         `tolerance` or `budget` take the place of whichever there was; `noise_sd` (None: not known), `max_runs`, `aim`,
         `max_parents`, `min_effect` (None: no longer claimed). All runs so far are taken in under the new terms.
         """
+        check_text("reason", reason)
+        return self.apart(lambda: self._restate(reason, dict(terms)))
+
+    def _restate(self, reason: str, terms: dict[str, Any]) -> tuple[str, ...]:
         with self.writing() as transaction:
+            decide(transaction)
             state = transaction.state
             if not (state.spec.solver.finishes_early and state.spec.solver.absorbs_runs):
                 raise StudyError(f"{state.spec.algorithm} cannot go on under other terms; cfs can")
@@ -531,6 +644,7 @@ class Study(AnyStudy):
         """Like `import_arrays`; returns what was surprising too. `lines` are the rows of the sheet they come from."""
         from levers.studies.analysis.expectation import past_surprises
 
+        check_text("note", note)
         rows, y = past_runs(self.space, codes, values)
         with self.writing() as transaction:
             spec = transaction.state.spec
@@ -556,12 +670,19 @@ class Study(AnyStudy):
         """
         check_key(key)
         digest = hashlib.sha256(request.encode()).hexdigest()
-        with self.writing() as transaction:
-            found = transaction.answer(key)
-            if found is None:
-                answer = act()
-                transaction.keep_answer(key, digest, answer)
-                return answer
+        while True:
+            try:
+                with self.writing(defers=True) as transaction:
+                    found = transaction.answer(key)
+                    if found is None:
+                        answer = act()
+                        transaction.keep_answer(key, digest, answer)
+                        return answer
+                break
+            except UndecidedError:
+                if self._log.is_mine:
+                    raise
+                self.decide(patient=True)
         if found.request != digest:
             raise RepeatedKeyError(f"the key {key!r} was used for another request; take a new key for each")
         return found.answer
@@ -569,14 +690,91 @@ class Study(AnyStudy):
     def by(self, who: str) -> "Study":
         """The same study, with another name for the log."""
         twin = copy.copy(self)
-        twin.who = who
+        twin.who = check_text("who", who, MAX_NAME)
         return twin
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """The end of the log, locked, for a change that is made in one piece. Inside, other verbs join it."""
+    def writing(self, *, defers: bool = False, decides: bool = True) -> Iterator[Transaction]:
+        """The end of the log, locked, for a change that is made in one piece. Inside, other verbs join it.
+
+        If a round is complete when it ends, what follows is decided afterwards, without the lock, unless the caller
+        does (`decides=False`). Inside, what needs that decision takes it with the lock; with `defers` it raises an
+        UndecidedError, for the caller to decide first and do it again.
+        """
+        if self._log.is_mine:
+            with self._log.writing(self.who) as transaction:
+                yield transaction
+            return
         with self._lock, self._log.writing(self.who) as transaction:
+            transaction.defers, was_undecided = defers, transaction.state.is_undecided
             yield transaction
+            is_complete = transaction.state.is_undecided and not was_undecided
+            if is_complete:
+                self._log.completed_at = transaction.state.seq
+        if is_complete and decides:
+            self.decide_quietly()
+
+    def decide(self, *, patient: bool = False) -> None:
+        """Take the decision that a complete round waits for, if it does.
+
+        It is worked out without the lock, and kept if nothing else happened meanwhile: others go on, in this study and
+        all others. The `patient` leave it for a moment to another process that told the last outcome.
+        """
+        with self._deciding:  # other threads of this process wait for it
+            began = time.monotonic()
+            while True:
+                with self._lock:
+                    state = self._log.current()
+                    if not state.is_undecided:
+                        return
+                    is_ours = self._log.completed_at == state.seq
+                    age = self._log.clock() - state.updated_at
+                waited = time.monotonic() - began
+                if patient and not is_ours and 0 <= age < PATIENCE and waited < PATIENCE:
+                    time.sleep(PAUSE)
+                    continue
+                self.apart(self._decide)
+
+    def decide_quietly(self) -> None:
+        """Like `decide`, after outcomes were kept: if the storage is away now, whoever asks next decides."""
+        with suppress(StorageError):
+            self.decide()
+
+    def _decide(self) -> None:
+        with self.writing() as transaction:
+            decide(transaction)
+
+    def apart(self, act: Callable[[], T]) -> T:
+        """Make a change that may take long to work out: without the lock, and kept if nothing else happened meanwhile.
+
+        If something did, it is worked out again; after a few times with the lock, so that it comes to an end.
+        """
+        if self._log.is_mine:
+            return act()
+        for _ in range(DRAFTS):
+            with self._lock:
+                draft = self._log.new_draft(self.who)
+            with self._log.working_on(draft):
+                answer = act()
+            with self._lock:
+                if self._log.keep(draft, self.who):
+                    return answer
+        with self.writing():
+            return act()
+
+
+class UndecidedError(StudyError):
+    """The last round is complete, and what follows has to be decided first."""
+
+
+def decide(transaction: Transaction) -> None:
+    """What follows from a complete round, in the transaction itself unless that has to wait."""
+    if not transaction.state.is_undecided:
+        return
+    if transaction.defers:
+        raise UndecidedError("the last round is complete, and the next one is being designed; try again")
+    transaction.write(*following_events(transaction.state))
+    check(transaction)
 
 
 def check(transaction: Transaction, again: bool = False) -> None:

@@ -41,13 +41,22 @@ def first_events(spec: StudySpec) -> list[Event]:
 
 def following_events(state: StudyState) -> list[Event]:
     """When the open block is complete: what the algorithm makes of it, and the next block unless that is the end."""
+    decided = decision(state)
+    return [] if decided is None else [decided, *_opening(state.spec, decided.state, len(state.blocks))]
+
+
+def decision(state: StudyState) -> Decided | None:
+    """What the algorithm makes of the open block and of imports; None while outcomes are missing."""
     block = state.open_block
     if block is None or block.n_missing:
-        return []
-    spec = state.spec
-    known = _told(spec, state.known[-1], block)
-    known = _with_past(state, known, state.n_past_used)
-    return [Decided(known, len(state.past)), *_opening(spec, known, len(state.blocks))]
+        return None
+    known = _told(state.spec, state.known[-1], block)
+    return Decided(_with_past(state, known, state.n_past_used), len(state.past))
+
+
+def opening(state: StudyState) -> list[Event]:
+    """The block that follows from what is known; none at the end."""
+    return _opening(state.spec, state.known[-1], len(state.blocks))
 
 
 def _told(spec: StudySpec, known: Any, block: Block) -> Any:
@@ -106,14 +115,24 @@ def finishing(state: StudyState, reason: str) -> Finished:
 
 def continuing(state: StudyState, n_runs: int | None, reason: str) -> list[Event]:
     """One more block after the end."""
-    known = state.spec.solver.extend(state.known[-1], n_runs)
-    return [Continued(known, reason), *_opening(state.spec, known, len(state.blocks))]
+    went_on = continuation(state, n_runs, reason)
+    return [went_on, *_opening(state.spec, went_on.state, len(state.blocks))]
+
+
+def continuation(state: StudyState, n_runs: int | None, reason: str) -> Continued:
+    """What the algorithm goes on from after the end."""
+    return Continued(state.spec.solver.extend(state.known[-1], n_runs), reason, n_runs)
 
 
 def restating(state: StudyState, spec: StudySpec, changes: tuple[str, ...], reason: str) -> list[Event]:
     """All runs so far under other terms, and the next block unless that is the end."""
-    known = _afresh(state, spec, len(state.blocks), len(state.past))
-    return [Restated(spec, known, changes, reason), *_opening(spec, known, len(state.blocks))]
+    restated = restatement(state, spec, changes, reason)
+    return [restated, *_opening(spec, restated.state, len(state.blocks))]
+
+
+def restatement(state: StudyState, spec: StudySpec, changes: tuple[str, ...], reason: str) -> Restated:
+    """All runs so far under other terms."""
+    return Restated(spec, _afresh(state, spec, len(state.blocks), len(state.past)), changes, reason)
 
 
 def _afresh(state: StudyState, spec: StudySpec, n_blocks: int, n_past: int) -> Any:
@@ -216,7 +235,7 @@ def after_revision(state: StudyState) -> list[Event]:
     """The next block, if the revision closed the open one or brought a study back that had ended by itself."""
     if state.ended is not None:
         return []
-    return [] if state.open_block is not None else _opening(state.spec, state.known[-1], len(state.blocks))
+    return [] if state.open_block is not None else opening(state)
 
 
 def _role_again(state: StudyState, known: Any, i: int) -> str:

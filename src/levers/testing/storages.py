@@ -8,10 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from levers.errors import StudyError
-from levers.studies.storage.base import Answer, Storage, Stored, Token
+from levers.studies.storage.base import Answer, Header, Session, Snapshot, Storage, Stored, Token, chained, new_log
 
-_FIRST = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
-_NEXT = Stored(3, 11.5, "bob \N{SNOWMAN}", "Told", '{"text": "quote \' and \\u0000 and \N{SNOWMAN}"}')
+_BEGIN = (Stored(1, 10.0, "ann", "Created", '{"a": 1}'), Stored(2, 10.0, "ann", "Opened", "{}"))
+_FIRST = tuple(new_log("oven", _BEGIN))
+_NEXT = chained(
+    [Stored(3, 11.5, "bob \N{SNOWMAN}", "Told", '{"text": "quote \' and \\u0000 and \N{SNOWMAN}"}')], _FIRST[-1].digest
+)[0]
 
 
 class _Stop(Exception):
@@ -51,10 +54,26 @@ class StorageContract:
         study = storage.create("oven", _FIRST)
         with suppress(_Stop), storage.writing(study) as writing:
             writing.append([_NEXT])
-            writing.save_snapshot(3, b"x")
+            writing.save_snapshot(Snapshot.of(3, _NEXT.digest, b"x"))
             raise _Stop
         assert storage.read(study, 0) == list(_FIRST)
         assert storage.snapshot(study) is None
+        assert storage.header(study) == Header("oven", 10.0, 2, _FIRST[-1].digest, _FIRST[-1].digest)
+
+    def test_the_end_of_the_log_is_kept_beside_it(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """What was written last, by its digest, for whoever looks and for whoever holds the lock; other ends stay."""
+        study, other = storage.create("oven", _FIRST), storage.create("farm", new_log("farm", _BEGIN))
+        first = Header("oven", 10.0, 2, _FIRST[-1].digest, _FIRST[-1].digest)
+        for one in (storage, reopened()):
+            assert one.header(study) == first
+        assert first.origin != storage.header(other).origin
+        with storage.writing(study) as writing:
+            assert writing.header() == first
+            writing.append([_NEXT])
+            assert writing.header() == first
+        with reopened().writing(study) as writing:
+            assert writing.header() == Header("oven", 10.0, 3, _NEXT.digest, _NEXT.digest)
+        assert storage.header(other).n_events == 2
 
     def test_the_last_snapshot_is_kept(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
         """A snapshot is any bytes, with its place in the log."""
@@ -62,8 +81,10 @@ class StorageContract:
         assert storage.snapshot(study) is None
         for data in (b"\x00\xff", b"\x01" * 100_000):
             with storage.writing(study) as writing:
-                writing.save_snapshot(2, data)
-        assert reopened().snapshot(study) == (2, b"\x01" * 100_000)
+                writing.save_snapshot(Snapshot.of(2, _FIRST[-1].digest, data))
+        found = reopened().snapshot(study)
+        assert found == Snapshot.of(2, _FIRST[-1].digest, b"\x01" * 100_000)
+        assert found.is_whole
 
     def test_an_answer_is_kept_with_what_was_written(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
         """Answers belong to one study and one key, live and die with their writing, and are dropped when old."""
@@ -107,6 +128,49 @@ class StorageContract:
         storage.delete(study)
         assert [token.id for token in again.tokens()] == ["b2"]
 
+    def test_a_token_can_get_another_end(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """When a token ends can be changed until it is revoked."""
+        storage.add_token(Token("a1", "write", None, "", "d" * 64, 5.0, None, 50.0))
+        assert reopened().tokens() == [Token("a1", "write", None, "", "d" * 64, 5.0, None, 50.0)]
+        assert reopened().expire_token("a1", 20.5)
+        assert storage.token("a1") == Token("a1", "write", None, "", "d" * 64, 5.0, None, 20.5)
+        assert storage.revoke_token("a1", 7.0)
+        assert not storage.expire_token("a1", 90.0)
+        assert not storage.expire_token("zz", 90.0)
+        assert reopened().token("a1") == Token("a1", "write", None, "", "d" * 64, 5.0, 7.0, 20.5)
+
+    def test_sessions_are_kept_until_they_end(self, storage: Storage, reopened: Callable[[], Storage]) -> None:
+        """A session is found by its value, also by another process, and goes when it ends, is over, or its study is."""
+        study = storage.create("oven", _FIRST)
+        storage.add_token(Token("a1", "write", study, "", "d" * 64, 5.0))
+        storage.add_token(Token("b2", "read", None, "", "e" * 64, 5.0))
+        first, second, third = (
+            Session(c * 64, token, 10.0 + i, 10.0 + i, 100.0)
+            for i, (c, token) in enumerate([("1", "a1"), ("2", "b2"), ("3", "b2")])
+        )
+        for session in (first, second, third):
+            storage.add_session(session)
+        again = reopened()
+        assert again.sessions() == [first, second, third]
+        assert again.session(second.value) == second
+        assert again.session("4" * 64) is None
+        again.see_session(second.value, 40.5)
+        again.see_session("4" * 64, 40.5)
+        found = storage.session(second.value)
+        assert found is not None
+        assert (found.seen_at, found.created_at) == (40.5, second.created_at)
+        storage.end_session(third.value)
+        storage.end_session(third.value)
+        assert again.session(third.value) is None
+        storage.delete(study)
+        assert [session.value for session in again.sessions()] == [second.value]
+        storage.forget_sessions(99.0, 40.5)
+        assert again.session(second.value) is not None
+        storage.forget_sessions(99.0, 41.0)
+        storage.add_session(third)
+        storage.forget_sessions(100.0, 0.0)
+        assert again.sessions() == []
+
     def test_names_are_unique_and_listed_in_order(self, storage: Storage) -> None:
         """Two studies cannot share a name; a wrong name gets a hint."""
         for name in ("oven", "Oven", "farm ü"):
@@ -121,7 +185,7 @@ class StorageContract:
         one, other = storage.create("one", _FIRST), storage.create("other", _FIRST)
         with storage.writing(one) as writing:
             writing.append([_NEXT])
-            writing.save_snapshot(3, b"x")
+            writing.save_snapshot(Snapshot.of(3, _NEXT.digest, b"x"))
         assert storage.read(other, 0) == list(_FIRST)
         storage.delete(one)
         assert [name for _, name in storage.names()] == ["other"]

@@ -13,20 +13,28 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from levers.errors import LeversError, NoSuchStudyError
+from levers.web.access.head import HeadAsGet
 from levers.web.api import bearer
 from levers.web.api import router as api
 from levers.web.api.deps import responses
 from levers.web.errors import Problem, RefusedError, sendable
+from levers.web.limits.probe import Probe
 from levers.web.live import Live
 from levers.web.pages import add_pages, error_page
-from levers.web.security import API, METHODS, Guard, Metrics
+from levers.web.security import API, METHODS, Guard, Metrics, check_role
 from levers.web.service import Service, log
 
 
-def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str | None = None) -> ASGIApp:
+def make_app(
+    service: Service,
+    hosts: tuple[str, ...] | None = None,
+    public: str | None = None,
+    proxies: tuple[str, ...] = (),
+) -> ASGIApp:
     """Everything that is served. `hosts` are the host names it answers to; None is any.
 
-    `public` is the address (https://lab.example.org) by which a proxy in front of it is called.
+    `public` is the address (https://lab.example.org) by which a proxy in front of it is called, and `proxies` are the
+    addresses of proxies on other machines, whose word about where a request comes from counts.
 
     >>> from levers.studies.storage.memory import MemoryStorage
     >>> app = make_app(Service(MemoryStorage()))
@@ -48,21 +56,23 @@ def make_app(service: Service, hosts: tuple[str, ...] | None = None, public: str
     app.include_router(api, prefix=API)
     _add_health(app, service, metrics)
     add_pages(app)
-    return Guard(app, service, hosts, metrics, public)
+    return Guard(HeadAsGet(app), service, hosts, metrics, public, proxies)
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    probe = Probe(service.storage)
+
     @app.get(
         "/health",
         tags=["service"],
         operation_id="getHealth",
         summary="Whether the service answers",
         response_model=dict[str, str],
-        responses=responses(only=(421, 503)),
+        responses=responses(only=(421, 431, 503)),
     )
-    def health() -> Any:
-        """Whether the service and its storage answer."""
-        service.storage.token("none")
+    async def health() -> Any:
+        """Whether the service and its storage answer. It waits for nothing else, and for the storage not for long."""
+        await probe.check()
         return JSONResponse({"status": "ok"})
 
     @app.get(
@@ -71,7 +81,7 @@ def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
         operation_id="getMetrics",
         summary="Counts and times",
         response_class=Response,
-        responses={**responses(only=(401, 403, 421, 503)), 200: {"content": {"text/plain": {}}}},
+        responses={**responses(only=(401, 403, 421, 429, 431, 503)), 200: {"content": {"text/plain": {}}}},
         dependencies=[Depends(bearer)],
     )
     def counts(request: Request) -> Any:
@@ -87,11 +97,13 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = Problem.of(error)
     if isinstance(error, NoSuchStudyError):
         await to_thread.run_sync(request.app.state.service.forget_deleted)
-    if problem.status >= 500:
+    if problem.status >= 500 and not isinstance(error, RefusedError):  # what was refused is counted, and no error
         log.error("%s: %s", problem.kind, error)
     answer = await _said(request, problem)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
+    if problem.status == 503:
+        answer.headers.setdefault("retry-after", "5")
     if problem.status == 401:
         answer.headers["www-authenticate"] = "Bearer"
     if problem.status == 405:
@@ -117,7 +129,7 @@ async def _said(request: Request, problem: Problem) -> Response:
 def _access_first(request: Request, error: Exception) -> Exception:
     """What is wrong with a request is told to those who may ask; the framework looks at it before we do."""
     try:
-        request.app.state.service.access(request)
+        check_role(request.app.state.service, request)
     except (RefusedError, LeversError) as refused:
         return refused
     return error
@@ -127,4 +139,5 @@ def _methods(request: Request) -> list[str]:
     """What may be done at an address: the router itself only says what the first route that matches can."""
     scopes = {method: {**request.scope, "method": method} for method in METHODS}
     routes = request.app.router.routes
-    return [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    found = [m for m, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return [m for m in METHODS if m in found or (m == "HEAD" and "GET" in found)]

@@ -32,13 +32,14 @@ _FIELDS = {"name", "factors", *(setting.name for setting in SETTINGS)}
 class RefusedError(Exception):
     """A request that the service itself refuses, before any study sees it.
 
-    `no_token` says that it is only because no token came with it.
+    `no_token` says that it is only because no token came with it; `retry_after` is when to try again, in seconds.
     """
 
-    def __init__(self, status: int, message: str, *, no_token: bool = False) -> None:
+    def __init__(self, status: int, message: str, *, no_token: bool = False, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.no_token = no_token
+        self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
 
 
 @dataclass(frozen=True, slots=True)

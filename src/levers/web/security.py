@@ -1,5 +1,6 @@
 """The gate that every request passes: where it goes, who may send it, and what keeps other sites from sending forms."""
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -7,11 +8,12 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator
-from typing import Annotated
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import quote, unquote_to_bytes
 
-from anyio import move_on_after, to_thread
+from anyio import to_thread
 from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -19,8 +21,24 @@ from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from levers.errors import StorageError
+from levers.web.access.network import LOOPBACK as LOOPBACK
+from levers.web.access.network import Network
 from levers.web.errors import RefusedError, message_of
-from levers.web.service import Service, log
+from levers.web.limits.admission import (
+    FOLLOWING,
+    LARGE,
+    SMALL,
+    Body,
+    Held,
+    Place,
+    lane_of,
+    lanes,
+    most_bytes,
+    needed_role,
+)
+from levers.web.limits.large import form_of
+from levers.web.limits.pool import Job
+from levers.web.service import Service, is_secure, log
 
 COOKIE = "levers_form"
 """Holds a random value that every form of a page repeats: another site can make a browser send neither."""
@@ -33,34 +51,47 @@ def form_token(request: Request) -> str:
     """The value for the forms of this page: the browser's, or a new one of 256 random bits."""
     state = request.scope.setdefault("levers.state", {})
     if "form" not in state:
-        known = request.cookies.get(COOKIE, "")
+        known = request.cookies.get(form_cookie(request), "")
         state["form"] = known if len(known) == 43 and known.isascii() else secrets.token_urlsafe(32)
     return str(state["form"])
 
 
 def renew_cookies(request: Request, answer: Response) -> None:
     """Give the browser the value that the page's forms repeat; the message of a redirect was shown, so forget it."""
-    if request.cookies.get(COOKIE) != form_token(request):
-        set_cookie(request, answer, COOKIE, form_token(request))
+    if request.cookies.get(form_cookie(request)) != form_token(request):
+        set_cookie(request, answer, form_cookie(request), form_token(request))
     if _SAID in request.cookies:
-        answer.delete_cookie(_SAID, httponly=True, samesite="strict")
+        drop_cookie(request, answer, _SAID)
+
+
+def form_cookie(request: Request) -> str:
+    """The name of the cookie with a form's value: over https no other host of the domain can set it."""
+    return f"__Host-{COOKIE}" if is_secure(request) else COOKIE
 
 
 def set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int | None = None) -> None:
     """A cookie that no script can read and no other site makes a browser send."""
-    encrypted = request.url.scheme == "https"
-    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=encrypted)
+    secure = is_secure(request)
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure)
+
+
+def drop_cookie(request: Request, answer: Response, name: str) -> None:
+    """Let the browser forget a cookie."""
+    answer.delete_cookie(name, httponly=True, samesite="strict", secure=is_secure(request))
 
 
 async def posted(request: Request) -> AsyncIterator[FormData]:
     """The fields of a form that has the value which the browser got with the page; any other is refused."""
-    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
-        known, given = request.cookies.get(COOKIE, ""), form.get(FIELD)
+    form = await form_of(request, max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES)
+    try:
+        known, given = request.cookies.get(form_cookie(request), ""), form.get(FIELD)
         sent = given.encode("utf-8", "replace") if isinstance(given, str) else b""
         if not known or not hmac.compare_digest(known.encode(), sent):
             why = "this form is not from a page that this browser was shown, or is from an earlier visit; nothing was "
             raise RefusedError(403, f"{why}stored. Go back, load the page again, and send it once more")
         yield form
+    finally:
+        await form.close()
 
 
 Posted = Annotated[FormData, Depends(posted)]
@@ -151,12 +182,10 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_OPEN, _OPEN_BYTES = ("/login", "/logout"), 1 << 16  # where, and how much, people without a token may send
-BODY_SECONDS = 120
-"""How long a request may take to arrive."""
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 API = "/api/v1"
+ENDS = "levers-token-expires"
+"""The header of every answer to a token in its last week: when it ends."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -197,103 +226,138 @@ class Guard:
     """An ASGI application around the real one. `hosts` are the names it answers to; None is any."""
 
     def __init__(
-        self, app: ASGIApp, service: Service, hosts: tuple[str, ...] | None, metrics: Metrics, public: str | None = None
+        self,
+        app: ASGIApp,
+        service: Service,
+        hosts: tuple[str, ...] | None,
+        metrics: Metrics,
+        public: str | None = None,
+        proxies: tuple[str, ...] = (),
     ) -> None:
         self._app, self._service, self._metrics = app, service, metrics
-        self._public = None if public is None else public.rstrip("/")
-        self._hosts = hosts if hosts is None or public is None else (*hosts, urlsplit(public).netloc)
+        self._network = Network.of(hosts, public, proxies)
+        self._lanes, self._held = lanes(service.limits), Held(service.limits.held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, answered = time.perf_counter(), _Answered(send)
         # routes get the path by parts; the raw path stays as it came
-        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": {}}
+        inner = {**scope, "path": routed(scope), "root_path": "", "levers.state": self._network.seen(scope)}
+        began, answered = time.perf_counter(), _Answered(send, inner["levers.state"])
+        method, path, limits = scope["method"], inner["path"], self._service.limits
+        body = Body(scope, most_bytes(method, path, limits), limits, self._held)
         try:
             self._check(scope)
-            if self._service.needs_token and _brings_much(scope) and inner["path"] not in _OPEN:
-                await to_thread.run_sync(self._service.access, Request(inner))  # before a byte of the body is read
-            receive = await self._whole(scope, receive, _OPEN_BYTES if inner["path"] in _OPEN else None)
-            await self._app(inner, receive, answered)
+            if body.check_stated():
+                if body.stated() > SMALL:  # who sends it is known before a byte of it is read
+                    await self._check_role(Request(inner))
+                await self._with_body(inner, receive, answered, body)
+            else:
+                await self._in_lane(inner, receive, answered)
         except Exception as error:
             status, message = _outcome(error, inner)
             if answered.status is None:  # an answer that has begun cannot become another
-                told = {"kind": "Refused" if status < 500 else "Internal", "message": message}
-                headers = {"www-authenticate": "Bearer"} if status == 401 else None
+                told = {"kind": "Refused" if isinstance(error, RefusedError) else "Internal", "message": message}
+                headers = dict(getattr(error, "headers", {})) | (
+                    {"www-authenticate": "Bearer"} if status == 401 else {}
+                )
                 await JSONResponse({"error": told}, status, headers)(inner, receive, answered)
         finally:
+            body.let_go()
+            answered.give_back()
             seconds, status = time.perf_counter() - began, answered.status or 499
             self._metrics.observe(inner, status, seconds)
-            token = inner["levers.state"].get("token") or "-"
-            log.info("%s %s %d %.1f ms token=%s", scope["method"], raw_path(scope), status, 1000 * seconds, token)
+            token, caller = inner["levers.state"].get("token") or "-", inner["levers.state"]["caller"]
+            took = f"{status} {1000 * seconds:.1f} ms token={token} from={caller}"
+            log.info("%s %s %s", scope["method"], raw_path(scope), took)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._hosts is not None and host.rsplit(":", 1)[0] not in self._hosts and host not in self._hosts:
-            # a page of somebody else's can make its own name point to a loopback address
-            raise RefusedError(421, "this service answers to the addresses of this machine only")
+        if not self._network.answers_to(host):
+            # a page of somebody else's can make its own name point here, and then read what this service answers
+            how = f"if {host[:100]!r} is one of them, start it with --allow-host" if host else "the request names none"
+            raise RefusedError(421, f"this service answers to the names of this machine only; {how}")
         if scope["method"] in _SAFE:
             return
         origin = headers.get("origin")
-        own = origin is None or origin == self._public or origin.partition("://")[2] == host
+        own = origin is None or self._network.is_own_origin(origin, host)
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") or not own:
             raise RefusedError(403, "changes are taken from this service's own pages only, not from another site's")
 
-    async def _whole(self, scope: Scope, receive: Receive, most: int | None) -> Receive:
-        """Take in the body: refuse one that is too large, by its stated length or as it comes, or too slow."""
-        most = most or self._service.limits.body_bytes
-        headers = Headers(scope=scope)
-        stated = headers.get("content-length", "0")
-        too_large = f"the request has more than {most >> 10:,} kB; send it in parts"
-        if not stated.isdigit() or int(stated) > most:
-            raise RefusedError(413, too_large)
-        if stated == "0" and "transfer-encoding" not in headers:
-            return receive
-        parts: list[bytes] = []
-        size, more = 0, True
-        with move_on_after(BODY_SECONDS) as limit:
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    break
-                parts.append(message.get("body", b""))
-                size, more = size + len(parts[-1]), message.get("more_body", False)
-                if size > most:
-                    raise RefusedError(413, too_large)
-        if limit.cancelled_caught:
-            raise RefusedError(408, f"the request took more than {BODY_SECONDS} s to arrive; send it in parts")
-        waiting = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+    async def _with_body(self, scope: Scope, receive: Receive, answered: "_Answered", body: Body) -> None:
+        """Take the body in, and work on the request; what takes long ends when whoever sent it leaves."""
+        whole = await body.take(receive)
+        if lane_of(scope["method"], scope["path"]) != "computing":
+            if body.size > LARGE:
+                answered.places.append(await self._lanes["large"].take())
+            await self._in_lane(scope, whole, answered)
+            return
+        job = scope["levers.state"]["job"] = Job()
+        watch = asyncio.ensure_future(_cancel_when_gone(receive, job))
+        try:
+            await self._in_lane(scope, whole, answered)
+        finally:
+            watch.cancel()
 
-        async def replayed() -> Message:
-            return waiting.pop() if waiting else await receive()
+    async def _check_role(self, request: Request) -> None:
+        place = await self._lanes["roles"].take()
+        try:
+            await to_thread.run_sync(check_role, self._service, request)
+        finally:
+            place.give_back()
 
-        return replayed
+    async def _in_lane(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
+        name = lane_of(scope["method"], scope["path"])
+        place = None if name == "" else await self._lanes[name].take()
+        if place is not None and name != FOLLOWING:
+            answered.places.append(place)
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            if place is not None:
+                place.give_back()
 
 
-def _brings_much(scope: Scope) -> bool:
-    """Whether a body is long enough to be worth knowing first who sends it."""
-    headers = Headers(scope=scope)
-    stated = headers.get("content-length", "0")
-    return "transfer-encoding" in headers or not stated.isdigit() or int(stated) > _OPEN_BYTES
+async def _cancel_when_gone(receive: Receive, job: Job) -> None:
+    """Wait for the client to leave, which is all that can come after its request."""
+    while (await receive())["type"] != "http.disconnect":
+        await asyncio.sleep(0)
+    await to_thread.run_sync(job.cancel)
+
+
+def check_role(service: Service, request: Request) -> None:
+    """Refuse whoever may not do what is at an address, before anything that they sent is looked at."""
+    role = needed_role(request.method, request.scope["path"])
+    if role is not None:
+        service.allow(request, role)
 
 
 class _Answered:
     """Passes an answer on with the headers that every answer has, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, state: Mapping[str, Any]) -> None:
+        self._send, self._state = send, state
         self.status: int | None = None
+        self.places: list[Place] = []
+
+    def give_back(self) -> None:
+        """Leave the places of the request to the next one."""
+        for place in self.places:
+            place.give_back()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.give_back()  # the work is done; a client that takes its answer slowly holds nobody up
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
+            if "token_ends" in self._state:
+                headers[ENDS] = datetime.fromtimestamp(self._state["token_ends"], UTC).isoformat(timespec="seconds")
         await self._send(message)
 
 

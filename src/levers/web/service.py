@@ -1,50 +1,52 @@
 """What the service holds: the storage, the studies that are open, who may do what, and when to stop."""
 
 import logging
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
 from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
-from levers.studies.storage.base import Storage, no_such_study
-from levers.studies.storage.tokens import ROLES, find_token
+from levers.studies.storage.base import Storage, Stored, Token, check_name, exists_already, no_such_study
+from levers.studies.storage.sessions import find_session, use_session
+from levers.studies.storage.tokens import ROLES, WARN_SECONDS, days_left, known_token, name_in_log, why_not
 from levers.studies.study import Study, login_name
+from levers.web.access.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
 from levers.web.errors import RefusedError
+from levers.web.limits import Limits as Limits
+from levers.web.limits.pool import Job, Pool, shared_pool
 
-COOKIE = "levers_token"
-"""Holds a browser's token after it was typed in once."""
+SESSION = "levers_session"
+"""The cookie with the value of a browser's session; never a token."""
+SAID_AGAIN = 86_400.0
+"""How often, in seconds, the log repeats that a token is about to end, or has ended and is still sent."""
 
-MOST_SLOW, WAIT_SECONDS = 2, 20.0
-"""How many long computations run at once, and how long others wait for their turn."""
+_MOST_SAID = 10_000
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger("levers.web")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a request may bring or take."""
-
-    body_bytes: int = 64 << 20
-    rows: int = 100_000
-    page_rows: int = 1_000
-    open_studies: int = 64
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
-    """Who asks, and what is allowed: a role, for one study (by id) or for all."""
+    """Who asks, and what is allowed: a role, for one study (by id) or for all.
+
+    `who` is for the log, and `name` for pages. `days_left` is how long the token still works, None without an end.
+    """
 
     who: str
     role: str
     study: int | None = None
     token_id: str | None = None
+    name: str = ""
+    days_left: float | None = None
 
     def allows(self, role: str) -> bool:
         """Whether this role includes another.
@@ -75,10 +77,12 @@ class Service:
         self.needs_token = needs_token
         self.limits = limits or Limits()
         self.stopping = threading.Event()
-        self._local = Access(login_name(), "admin")  # whoever comes without a token
+        self.attempts = Attempts()
+        self.clock: Callable[[], float] = time.time
+        self._local = Access(login_name(), "admin", name=login_name())  # whoever comes without a token
+        self._said: dict[str, float] = {}
         self._studies: OrderedDict[str, GroupCommit] = OrderedDict()
         self._lock = threading.Lock()
-        self._slow = threading.BoundedSemaphore(MOST_SLOW)
 
     def access(self, request: Request) -> Access:
         """Who a request is from. A wrong token is refused even where none is needed: a typo must not open doors."""
@@ -89,17 +93,67 @@ class Service:
         return found
 
     def _looked_up(self, request: Request) -> Access:
-        text = _bearer(request) or _cookie(request)
-        if text is None:
-            if self.needs_token or "authorization" in request.headers:
-                message = "this service needs a token: send it as `Authorization: Bearer ...`"
-                raise RefusedError(401, message, no_token=True)
+        text, value = _bearer(request), _session(request)
+        if text is not None:
+            found = self.token(request, text)
+        elif value is not None:
+            found = self._of_session(request, value)
+        elif self.needs_token or "authorization" in request.headers:
+            message = "this service needs a token: send it as `Authorization: Bearer ...`"
+            raise RefusedError(401, message, no_token=True)
+        else:
             return self._local
-        found = find_token(self.storage, text)
+        state = request.scope["levers.state"]
+        state["token"] = found.id  # for the log, which must not see the secret
+        left = days_left(found, self.clock())
+        if left is not None and found.expires_at is not None and left * 86_400 < WARN_SECONDS:
+            state["token_ends"] = found.expires_at
+            self._say_once(
+                f"ends {found.id}", f"{name_in_log(found)} expires in {left:.1f} days: `levers token rotate`"
+            )
+        return Access(name_in_log(found), found.role, found.study, found.id, found.note or f"token {found.id}", left)
+
+    def token(self, request: Request, text: str) -> Token:
+        """The token that a request came with, if it opens something. Wrong ones are counted by where they come from."""
+        caller = str(request.scope["levers.state"].get("caller", "unknown"))
+        found = known_token(self.storage, text)
         if found is None:
+            wait = self.attempts.wait(caller)
+            if wait:  # not logged any more
+                message = f"the token is wrong, and too many wrong ones came from {caller}; wait {wait:.0f} s"
+                raise RefusedError(429, message, retry_after=math.ceil(wait))
+            n_failed = self.attempts.failed(caller)
+            much = f": {n_failed} in {WINDOW_SECONDS:.0f} s, more are not logged" if n_failed >= MOST_FAILURES else ""
+            log.warning("a wrong token from %s%s", caller, much)
             raise RefusedError(401, "the token is wrong or was revoked; `levers token create` makes a new one")
-        request.scope["levers.state"]["token"] = found.id  # for the log, which must not see the secret
-        return Access(found.note or f"token {found.id}", found.role, found.study, found.id)
+        ended = why_not(found, self.clock())
+        if ended is not None:  # the secret is right, so nobody is guessing
+            self._say_once(f"over {found.id} {caller}", f"{name_in_log(found)}, from {caller}: the token {ended}")
+            raise RefusedError(401, f"the token {found.id} {ended}; `levers token create` makes a new one")
+        return found
+
+    def _of_session(self, request: Request, value: str) -> Token:
+        """The token that a browser's session was begun with, if both go on."""
+        now, state = self.clock(), request.scope["levers.state"]
+        session = find_session(self.storage, value, now)
+        found = None if session is None else self.storage.token(session.token_id)
+        if session is None or found is None or why_not(found, now) is not None:
+            raise RefusedError(401, "the session has ended; log in again")
+        if not state.get("only_watching"):  # a page that is left open is not somebody who is there
+            use_session(self.storage, session, now)
+        return found
+
+    def _say_once(self, about: str, message: str) -> None:
+        """Write a line to the log, if it was not written a day ago or later."""
+        now = self.clock()
+        with self._lock:
+            known = self._said.get(about)
+            if known is not None and now - known < SAID_AGAIN:
+                return
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            self._said[about] = now
+        log.warning("%s", message)
 
     def allow(self, request: Request, role: str) -> Access:
         """Who asks, if they may do what needs this role on all studies."""
@@ -146,8 +200,13 @@ class Service:
                 self._studies.popitem(last=False)
         return kept.study
 
-    def change(self, study: Study, act: Callable[[], T]) -> T:
-        """Change a study: together with what others want of it at the same moment, which is much faster."""
+    def change(self, study: Study, act: Callable[[], T], *, apart: bool = False) -> T:
+        """Change a study: together with what others want of it at the same moment, which is much faster.
+
+        What may take long to work out is done `apart`, while others go on.
+        """
+        if apart:
+            return study.apart(act)
         with self._lock:
             found = self._studies.get(study.name)
         # another object for the same study would wait for this one's transaction, inside of it
@@ -160,15 +219,25 @@ class Service:
             message = f"the request is about {n:,} rows; at most {most:,} go at a time, so send it in parts"
             raise RefusedError(413, message)
 
-    @contextmanager
-    def slowly(self) -> Iterator[None]:
-        """For what takes seconds: a few at a time, so that asking for it often does not stop everybody else."""
-        if not self._slow.acquire(timeout=WAIT_SECONDS):
-            raise RefusedError(503, "too many long computations are under way; try again in a minute")
-        try:
-            yield
-        finally:
-            self._slow.release()
+    @property
+    def pool(self) -> Pool:
+        """The processes for what takes long."""
+        return shared_pool(self.limits)
+
+    def compute(self, request: Request, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Have something worked out in a process of its own, which ends when whoever asks has left."""
+        job = request.scope["levers.state"].get("job") or Job()
+        return self.pool.run(job, function, *args, **kwargs)
+
+    def check_new(self, name: str) -> None:
+        """Refuse a name that no new study can have, before anything is worked out for it."""
+        check_name(name)
+        if any(known == name for _, known in self.storage.names()):
+            raise exists_already(name)
+
+    def begin(self, name: str, records: list[Stored], who: str) -> Study:
+        """Keep a study whose first events were worked out elsewhere."""
+        return Study(name, self.storage, self.storage.create(name, records), who=who)
 
     def forget_deleted(self) -> None:
         """After an error that says that a study is gone: look the name up again next time, another may have it."""
@@ -181,10 +250,20 @@ class Service:
                 del self._studies[name]
 
 
-def _cookie(request: Request) -> str | None:
-    """A browser's token. Browsers send it along by themselves, so a change over the API does not count it."""
+def session_cookie(request: Request) -> str:
+    """The name of the cookie: over https browsers let nobody else set one that begins with __Host-."""
+    return f"__Host-{SESSION}" if is_secure(request) else SESSION
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser's connection is encrypted."""
+    return bool(request.scope["levers.state"].get("secure", request.url.scheme == "https"))
+
+
+def _session(request: Request) -> str | None:
+    """A browser's session. Browsers send it along by themselves, so a change over the API does not count it."""
     for_pages = request.method in ("GET", "HEAD") or not request.url.path.startswith("/api/")
-    return request.cookies.get(COOKIE) if for_pages else None
+    return request.cookies.get(session_cookie(request)) or None if for_pages else None
 
 
 def _bearer(request: Request) -> str | None:

@@ -1,9 +1,14 @@
 """Pages as a browser without scripts sees them: whether their markup is in order, and forms that are sent back."""
 
+import time
 from html.parser import HTMLParser
 from typing import Any
 
 from starlette.testclient import TestClient
+
+from levers.studies.storage.base import Storage
+from levers.studies.storage.sessions import start_session
+from levers.studies.storage.tokens import find_token
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 FOREIGN = {"path", "rect", "circle", "line"}
@@ -55,3 +60,10 @@ def post(client: TestClient, path: str, data: dict[str, Any] | None = None, **mo
     return client.post(
         path, data={"form_token": client.cookies["levers_form"], **(data or {})}, **{"follow_redirects": True, **more}
     )
+
+
+def session_of(storage: Storage, token: str) -> str:
+    """The value of a new session for the bearer of a token, as a browser has it in its cookie after the login."""
+    found = find_token(storage, token)
+    assert found is not None
+    return start_session(storage, found, time.time())

@@ -174,3 +174,23 @@ def _free_port() -> int:
 
 def _version(folder: Path) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", folder.parent.name))
+
+
+def restart_postgres(url: str) -> None:
+    """Stop the server of ``url``, which ends all its connections, and start it again on the same port."""
+    programs, account = find_programs(), _account()
+    assert programs is not None  # the server runs
+    with psycopg.connect(url.replace("+psycopg", "", 1)) as connection:
+        found = connection.execute("SHOW data_directory").fetchone()
+    assert found is not None
+    data = Path(str(found[0]))
+    subprocess.run(
+        [programs / "pg_ctl", "restart", "-D", data, "-m", "fast", "-w", "--silent", f"--log={data.parent}/server.log"],
+        cwd=data.parent,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,  # the server keeps what it inherits, and a pipe would never end
+        check=True,
+        user=account and account.pw_uid,
+        group=account and account.pw_gid,
+        extra_groups=account and [],
+    )

@@ -16,6 +16,7 @@ from levers.core.certificates.certificate import scale_needed, subgaussian_scale
 from levers.core.certificates.look import Look
 from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
+from levers.core.model.pairs import level_rows
 
 EQUAL_GAPS = Remark(
     "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
@@ -221,23 +222,22 @@ def loss_intervals(
 
     Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
 
-    >>> pairs = np.array([[[0.0, 2.0], [-2.0, 0.0]]])
-    >>> evidence = Evidence.none(1, 2).add(pairs, np.full((1, 2, 2), 0.01))
+    >>> evidence = Evidence.none((2,)).add(np.array([0.0, 2.0, -2.0, 0.0]), np.full(4, 0.01))
     >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
     >>> losses, [round(x, 2) for x in intervals[0][1]]
     (((0.0, 2.0),), [1.72, 2.28])
     """
     error = failure_prob / sum(m * (m - 1) for m in n_levels)
     radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
-    row = np.arange(len(n_levels))
-    known = (evidence.information[row, leaders] > 0).tolist()
-    middle = evidence.estimates[row, leaders].tolist()
-    half = radius[row, leaders].tolist()
+    sizes = evidence.sizes
+    known = [(row > 0).tolist() for row in level_rows(evidence.information, sizes, leaders)]
+    middle = [row.tolist() for row in level_rows(evidence.estimates, sizes, leaders)]
+    half = [row.tolist() for row in level_rows(radius, sizes, leaders)]
     losses: list[tuple[float | None, ...]] = []
     intervals: list[tuple[tuple[float, float] | None, ...]] = []
-    for k, (leader, m) in enumerate(zip(leaders, n_levels, strict=True)):
+    for k, leader in enumerate(leaders):
         known[k][leader], half[k][leader] = True, 0.0
-        found = list(zip(known[k][:m], middle[k], half[k], strict=False))
+        found = list(zip(known[k], middle[k], half[k], strict=True))
         losses.append(tuple(x if sure else None for sure, x, _ in found))
         intervals.append(tuple((x - r, x + r) if sure else None for sure, x, r in found))
     return tuple(losses), tuple(intervals)

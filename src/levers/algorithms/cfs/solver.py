@@ -18,6 +18,7 @@ from levers.algorithms.cfs.subsets.solver import Subsets
 from levers.algorithms.cfs.subsets.state import SubsetState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
+from levers.core.cost import Cost, study_cost
 from levers.core.model.choices import Parts
 from levers.core.model.ordinary import Fitted
 from levers.core.space import Codes
@@ -93,6 +94,13 @@ class Cfs(Algorithm):
     def study_options(cls, n_factors: int) -> dict[str, Any]:
         """Whole blocks, of a size that can be stored."""
         return TwoStage.study_options(n_factors)
+
+    @property
+    def cost(self) -> Cost:
+        """What a study costs to begin, about."""
+        sparse = isinstance(self.max_parents, int) and self.is_sparse  # it is asked for before options are checked
+        proven = self.certificate == CERTIFICATES[1]
+        return study_cost(self.space.n_levels, sparse=sparse, pooled=self.pools, proven=proven)
 
     @cached_property
     def two_stage(self) -> TwoStage:

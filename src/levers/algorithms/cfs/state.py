@@ -14,7 +14,7 @@ from levers.core.certificates.look import Look
 from levers.core.codec import serialisable
 from levers.core.designs.design import BlockEstimate, Design
 from levers.core.model.elimination import Elimination
-from levers.core.model.evidence import Evidence
+from levers.core.model.evidence import Evidence, PaddedEvidence
 from levers.core.model.level_index import ActiveLevels, level_pairs, offsets
 from levers.core.model.moments import LevelSums
 from levers.core.space import Codes
@@ -56,6 +56,14 @@ class CfsState:
     stopped: bool = False
     last: bool = False
     kept: tuple[tuple[int, ...], float] | None = None
+
+    @staticmethod
+    def upgraded(saved: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a saved state. Evidence was padded to the factor with most levels before."""
+        evidence = saved.get("evidence")
+        if not isinstance(evidence, PaddedEvidence):
+            return saved
+        return {**saved, "evidence": evidence.of(saved["sums"].n_levels)}
 
     @property
     def looked(self) -> bool:
@@ -119,13 +127,10 @@ class CfsState:
         return LevelSums(design.sizes, sums.n_runs, sums.mean, sums.square, sums.sums[at], sums.counts[at])
 
     def pairs(self, estimate: BlockEstimate) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A block's differences and their variances, placed among all factors and levels."""
+        """A block's differences and their variances, placed among the pairs of levels of all factors."""
         differences = np.zeros_like(self.evidence.weighted)
         variances = np.full_like(differences, np.inf)
-        factor = np.repeat(self.open_factors, estimate.sizes)
-        level = np.concatenate([self.active[k] for k in self.open_factors])
-        these, those = level_pairs(estimate.sizes)
-        at = factor[these], level[these], level[those]
+        at = _pairs_in_play(self.evidence.sizes, self.open_factors, tuple(self.active[k] for k in self.open_factors))
         differences[at] = estimate.differences
         variances[at] = estimate.spreads
         return differences, variances
@@ -144,6 +149,19 @@ def _placed(
         codes[:, open_factors] = levels
     codes.flags.writeable = False
     return codes
+
+
+@lru_cache(maxsize=16)
+def _pairs_in_play(sizes: tuple[int, ...], factors: tuple[int, ...], active: ActiveLevels) -> NDArray[np.int64]:
+    """Where the pairs of levels in play of some factors are among those of all factors, in the order of these."""
+    begins = np.cumsum(np.square(sizes)) - np.square(sizes)
+    size, begin = np.asarray(sizes)[list(factors)], begins[list(factors)]
+    counts = [len(levels) for levels in active]
+    level, owner = np.concatenate([np.asarray(levels) for levels in active]), np.repeat(np.arange(len(factors)), counts)
+    these, those = level_pairs(tuple(counts))
+    at = begin[owner[these]] + level[these] * size[owner[these]] + level[those]
+    at.flags.writeable = False
+    return at
 
 
 def rows_digest(rows: NDArray[np.integer[Any]]) -> str:

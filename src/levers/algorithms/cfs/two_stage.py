@@ -49,7 +49,7 @@ from levers.core.model.evidence import (
     noise_upper_bound,
 )
 from levers.core.model.fit import Fit
-from levers.core.model.level_index import all_levels
+from levers.core.model.level_index import all_levels, level_pairs
 from levers.core.model.moments import LevelSums, Moments, pair_counts
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import posterior
@@ -288,7 +288,7 @@ class TwoStage(Algorithm):
             target=look.n_runs if look is not None else float(first or self.budget or 0),
             active=all_levels(n_levels),
             leaders=(0,) * len(n_levels),
-            evidence=Evidence.none(len(n_levels), max(n_levels)),
+            evidence=Evidence.none(n_levels),
             sums=LevelSums.empty(n_levels),
             noise_sd=noise_sd,
             look=look,
@@ -456,7 +456,7 @@ class TwoStage(Algorithm):
         closed[list(state.closed)] = True
         in_play = level_mask(state.active, max(self.n_levels))
         radii = self.confidence(state).radii(state.evidence.information)
-        return assess(state.evidence.estimates, radii, in_play, parents, closed, self.known(state))
+        return assess(self.n_levels, state.evidence.estimates, radii, in_play, parents, closed, self.known(state))
 
     def screen(self, state: CfsState) -> tuple[CfsState, Standing]:
         """Drop what the evidence rules out and write it into the ledger; and the standing, which is the same after."""
@@ -467,7 +467,7 @@ class TwoStage(Algorithm):
             now = self.standing(state)
         active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
         dropped = tuple(
-            Elimination(k, level, state.n_runs, float(state.evidence.estimates[k, now.leaders[k], level]))
+            Elimination(k, level, state.n_runs, state.evidence.estimate(k, int(now.leaders[k]), level))
             for k, levels in enumerate(state.active)
             for level in levels
             if level not in active[k]
@@ -548,7 +548,7 @@ class TwoStage(Algorithm):
         >>> cfs = TwoStage(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
         >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
         >>> state = cfs.absorb(cfs.start(), rows, [0.0, 1.0, 5.0, 6.0], "past data")
-        >>> float(state.evidence.estimates[0, 1, 0].round(6)), state.blocks[0].stage
+        >>> round(state.evidence.estimate(0, 1, 0), 6), state.blocks[0].stage
         (5.0, 'past data')
         """
         rows = np.asarray(codes, dtype=np.int16)
@@ -572,12 +572,9 @@ class TwoStage(Algorithm):
         Only runs of a first block say something about the size of the noise.
         """
         fit = Fit(runs)
-        differences = np.zeros_like(state.evidence.weighted)
-        variances = np.full_like(differences, np.inf)
-        for k, m in enumerate(self.n_levels):
-            effects = np.nan_to_num(fit.level_effects(k))
-            differences[k, :m, :m] = effects[:, None] - effects[None, :]
-            variances[k, :m, :m] = fit.variances(k)
+        these, those = level_pairs(self.n_levels)
+        theta = np.nan_to_num(fit.theta)
+        differences, variances = theta[these] - theta[those], fit.pair_variances(these, those)
         if state.noise_sd is None and stage != PAST and fit.residual_dof > 0:
             square, dof = state.residual_square + fit.residual_square, state.residual_dof + fit.residual_dof
             state = replace(state, residual_square=square, residual_dof=dof)

@@ -96,14 +96,13 @@ def worst_case_bound(
     ordered = sorted(n_levels, reverse=True)
     best = 0.0
     for r in range(1, len(ordered) + 1):
-        levels = ordered[r - 1]
-        for m in range(1, r + 1):
-            p = ((m - 1) + (r - m + 1) * failure_prob) / r
-            unit = 2 * (noise_sd / max(tolerance / m, min_effect)) ** 2
-            if 1 - p > 1 / levels:
-                best = max(best, unit * levels * binary_divergence(1 / levels, 1 - p))
-            if p < 0.5:
-                best = max(best, unit * binary_divergence(p, 1 - p))
+        levels, m = ordered[r - 1], np.arange(1, r + 1)
+        p = ((m - 1) + (r - m + 1) * failure_prob) / r
+        unit = 2 * (noise_sd / np.maximum(tolerance / m, min_effect)) ** 2
+        chosen = levels * (rel_entr(1 / levels, 1 - p) + rel_entr(1 - 1 / levels, p))  # levels kl(1/M, 1-p)
+        told = rel_entr(p, 1 - p) + rel_entr(1 - p, p)  # kl(p, 1-p)
+        found = unit * np.maximum(np.where(1 - p > 1 / levels, chosen, 0.0), np.where(p < 0.5, told, 0.0))
+        best = max(best, float(found.max()))
     return best
 
 

@@ -121,24 +121,14 @@ class Choices:
 
         A difference that the runs do not determine has no information.
         """
-        most = max(self.n_levels)
-        differences = np.zeros((len(self.n_levels), most, most))
-        variances = np.full_like(differences, np.inf)
-        theta = np.nan_to_num(fit.theta)
+        none, theta = Evidence.none(self.n_levels), np.nan_to_num(fit.theta)
         if not self.is_tied:
             these, those = level_pairs(self.n_levels)
-            owner = np.repeat(np.arange(len(self.n_levels)), np.square(self.n_levels))
-            begins = offsets(self.n_levels)[owner]
-            at = owner, these - begins, those - begins
-            differences[at] = theta[these] - theta[those]
-            variances[at] = fit.pair_variances(these, those)
-            return Evidence.none(*differences.shape[:2]).add(differences, variances)
-        for k, places in enumerate(self.places):
-            m = len(places)
-            values = theta[places].sum(axis=1)
-            differences[k, :m, :m] = values[:, None] - values[None, :]
-            variances[k, :m, :m] = self.variances(fit, k)
-        return Evidence.none(*differences.shape[:2]).add(differences, variances)
+            return none.add(theta[these] - theta[those], fit.pair_variances(these, those))
+        values = self.values(theta)
+        differences = np.concatenate([(own[:, None] - own[None, :]).ravel() for own in values])
+        variances = np.concatenate([self.variances(fit, k).ravel() for k in range(len(self.n_levels))])
+        return none.add(differences, variances)
 
     def variances(self, fit: Fit, factor: int) -> Numbers:
         """Variances over sigma^2 of the differences between the levels of a factor; infinite if not determined."""

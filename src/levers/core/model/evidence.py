@@ -1,7 +1,7 @@
 """Evidence about pairs of levels that stays valid however often one looks, and what it rules out.
 
-Factors with fewer levels than the largest one leave entries of the arrays unused. The argument is in docs/theory,
-section 5.
+There is a number for each pair of levels of one factor, factor after factor (`core/model/pairs.py`). The argument is in
+docs/theory, section 5.
 """
 
 import math
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from levers.core.codec import serialisable
+from levers.core.model.pairs import PairGroup, Pairs, n_pairs, pair_groups, pair_places, unpadded
 
-Pairs: TypeAlias = NDArray[np.float64]
-"""A number for each pair of levels of a factor, indexed [factor, i, j]."""
 Mask: TypeAlias = NDArray[np.bool_]
 """A yes or no for each factor, or for each level, indexed [factor, level]."""
 _NOISE_EXPONENT = 0.15
@@ -26,35 +25,76 @@ _FORECAST_CELLS = 100_000  # pairs of levels times lengths of screening that are
 _LEAST_INFORMATION = 1e-12  # stands for no information in a forecast, where it is divided by
 
 
-@serialisable("Evidence")
+@serialisable("PairEvidence")
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Block estimates D_b of theta_i - theta_j with variances sigma^2 v_b, pooled: W = sum D_b / v_b, I = sum 1 / v_b.
 
-    >>> two = Evidence.none(1, 2).add(np.array([[[0.0, 1.0], [-1.0, 0.0]]]), np.full((1, 2, 2), 0.5))
-    >>> float(two.estimates[0, 0, 1]), float(two.information[0, 0, 1])
+    >>> two = Evidence.none((2,)).add(np.array([0.0, 1.0, -1.0, 0.0]), np.full(4, 0.5))
+    >>> two.estimate(0, 0, 1), float(two.information[1])
     (1.0, 2.0)
     """
 
+    sizes: tuple[int, ...]
     weighted: Pairs
     information: Pairs
 
     @classmethod
-    def none(cls, n_factors: int, most_levels: int) -> "Evidence":
-        """No evidence yet."""
-        shape = (n_factors, most_levels, most_levels)
-        return cls(np.zeros(shape), np.zeros(shape))
+    def none(cls, sizes: tuple[int, ...]) -> "Evidence":
+        """No evidence yet on factors with so many levels."""
+        n = n_pairs(sizes)
+        return cls(sizes, np.zeros(n), np.zeros(n))
 
     def add(self, differences: Pairs, variances: Pairs) -> "Evidence":
         """One more block; infinite variances add nothing."""
         known = np.isfinite(variances) & (variances > 0)
         precision = np.divide(1.0, variances, out=np.zeros_like(variances), where=known)
-        return Evidence(self.weighted + np.where(known, differences, 0.0) * precision, self.information + precision)
+        weighted = self.weighted + np.where(known, differences, 0.0) * precision
+        return Evidence(self.sizes, weighted, self.information + precision)
 
     @cached_property
     def estimates(self) -> Pairs:
         """W / I, and 0 where nothing is known."""
         return np.divide(self.weighted, self.information, out=np.zeros_like(self.weighted), where=self.information > 0)
+
+    def least(self, active: Mask) -> NDArray[np.float64]:
+        """For each factor the least information on two of its active levels; infinite where there are no two.
+
+        >>> Evidence((2,), np.zeros(4), np.array([9.0, 2.0, 3.0, 9.0])).least(np.array([[True, True]])).tolist()
+        [2.0]
+        """
+        found = np.full(len(self.sizes), np.inf)
+        for group in pair_groups(self.sizes):
+            in_play = active[group.factors, : group.width]
+            both = in_play[:, :, None] & in_play[:, None, :] & ~np.eye(group.width, dtype=bool)
+            found[group.factors] = np.where(both, group.padded(self.information, 0.0), np.inf).min(axis=(1, 2))
+        return found
+
+    def estimate(self, factor: int, level: int, other: int) -> float:
+        """By how much a level of a factor is ahead of another."""
+        return float(self.estimates[pair_places(self.sizes, factor, level, other)])
+
+    def known(self, factor: int, level: int, other: int) -> float:
+        """The information on that."""
+        return float(self.information[pair_places(self.sizes, factor, level, other)])
+
+
+@serialisable("Evidence")
+@dataclass(frozen=True, eq=False)
+class PaddedEvidence:
+    """Evidence as earlier versions wrote it: arrays [factor, i, j], each factor as wide as the largest. For reading.
+
+    >>> old = PaddedEvidence(np.arange(8.0).reshape(2, 2, 2), np.ones((2, 2, 2)))
+    >>> old.of((2, 1)).weighted.tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+
+    weighted: NDArray[np.float64]
+    information: NDArray[np.float64]
+
+    def of(self, sizes: tuple[int, ...]) -> Evidence:
+        """The same for factors with so many levels, without the entries that they leave unused."""
+        return Evidence(sizes, unpadded(self.weighted, sizes), unpadded(self.information, sizes))
 
 
 @dataclass(frozen=True)
@@ -140,7 +180,13 @@ def anytime_noise_bound(residual_square: float, dof: int, error: float) -> float
 
 
 def assess(
-    estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
+    sizes: tuple[int, ...],
+    estimates: Pairs,
+    radii: tuple[Pairs, Pairs],
+    active: Mask,
+    parents: Mask,
+    closed: Mask,
+    known: Knowledge,
 ) -> Standing:
     """Apply every rule of screening once.
 
@@ -148,21 +194,30 @@ def assess(
     max_parents found, all others are closed. A factor without a dropped level whose largest contrast is under
     min_effect is closed. For the open factors, each leader may lose what its rivals' upper bounds say.
     """
-    [standing] = _assess(estimates, (radii[0][None], radii[1][None]), active, parents, closed, known)
+    [standing] = _assess(sizes, estimates, (radii[0][None], radii[1][None]), active, parents, closed, known)
     return standing
 
 
 def _assess(
-    estimates: Pairs, radii: tuple[Pairs, Pairs], active: Mask, parents: Mask, closed: Mask, known: Knowledge
+    sizes: tuple[int, ...],
+    estimates: Pairs,
+    radii: tuple[Pairs, Pairs],
+    active: Mask,
+    parents: Mask,
+    closed: Mask,
+    known: Knowledge,
 ) -> list[Standing]:
     """The same for several radii at once, which have one more axis, the first."""
-    radius, dismissal = radii
-    apart = ~np.eye(active.shape[1], dtype=bool)
-    both = active[:, :, None] & active[:, None, :] & apart
-    beaten = ((estimates > radius) & both).any(axis=2)
-    survivors = active & ~beaten
-    found = parents | (beaten & active).any(axis=2)
-    both = survivors[:, :, :, None] & survivors[:, :, None, :] & apart
+    n_times = len(radii[0])
+    survivors = np.zeros((n_times, *active.shape), dtype=bool)
+    beaten = np.zeros((n_times, len(sizes)), dtype=bool)
+    leaders = np.zeros((n_times, len(sizes)), dtype=np.int64)
+    loss, widest = np.zeros((n_times, len(sizes))), np.zeros((n_times, len(sizes)))
+    for group in pair_groups(sizes):
+        at, width = group.factors, group.width
+        compared = _compare(group, estimates, radii, active[at, :width], active.shape[1], known.min_effect is not None)
+        survivors[:, at, :width], beaten[:, at], leaders[:, at], loss[:, at], widest[:, at] = compared
+    found = parents | beaten
     counts = survivors.sum(axis=2)
     is_open = (counts > 1) & ~closed
     spare = None
@@ -170,16 +225,10 @@ def _assess(
         spare = np.maximum(known.max_parents - found.sum(axis=1), 0)
         is_open &= found | (spare > 0)[:, None]
     if known.min_effect is not None:
-        widest = np.where(both, estimates + dismissal, -np.inf).max(axis=(2, 3))
         is_open &= found | (widest >= known.min_effect)
-    leads = np.where(survivors, np.where(both, estimates, 0.0).sum(axis=3), -np.inf)  # over all survivors in all
-    leaders = leads.argmax(axis=2)
-    time, row = np.arange(len(radius))[:, None], np.arange(len(active))
-    ahead = np.where(survivors, estimates[row, :, leaders] + radius[time, row, :, leaders], 0.0)
-    ahead[time, row, leaders] = 0.0
-    loss = np.where(is_open, np.maximum(ahead.max(axis=2), 0.0), 0.0)
+    loss = np.where(is_open, np.maximum(loss, 0.0), 0.0)
     result = []
-    for t in range(len(radius)):
+    for t in range(n_times):
         if spare is None:
             upper, levels = float(loss[t].sum()), counts[t][is_open[t]].tolist()
         else:
@@ -188,6 +237,35 @@ def _assess(
             levels = counts[t][sure].tolist() + np.sort(counts[t][maybe])[::-1][: spare[t]].tolist()
         result.append(Standing(survivors[t], found[t], is_open[t], leaders[t], upper, tuple(sorted(levels))))
     return result
+
+
+def _compare(
+    group: PairGroup, values: Pairs, radii: tuple[Pairs, Pairs], active: Mask, n_summed: int, widths: bool
+) -> tuple[Mask, Mask, NDArray[np.int64], NDArray[np.float64], NDArray[np.float64] | float]:
+    """For the factors of a group, at each time: surviving levels, whether one was dropped, the leader, what it may lose
+    to its rivals, and with `widths` how large the largest contrast may be.
+
+    Leads are sums over `n_summed` levels, those that a factor does not have counting nothing: rounding then is the same
+    whatever factors are compared together.
+    """
+    estimates, radius = group.padded(values, 0.0), group.padded(radii[0], np.inf)
+    apart = ~np.eye(group.width, dtype=bool)
+    both = active[:, :, None] & active[:, None, :] & apart
+    beaten = ((estimates > radius) & both).any(axis=2)
+    survivors = active & ~beaten
+    both = survivors[:, :, :, None] & survivors[:, :, None, :] & apart
+    ahead_of = np.where(both, estimates, 0.0)
+    if n_summed > group.width:
+        ahead_of = np.pad(ahead_of, ((0, 0), (0, 0), (0, 0), (0, n_summed - group.width)))
+    leads = np.where(survivors, ahead_of.sum(axis=3), -np.inf)  # over all survivors in all
+    leaders = leads.argmax(axis=2)
+    time, row = np.arange(len(radius))[:, None], np.arange(len(active))
+    ahead = np.where(survivors, estimates[row, :, leaders] + radius[time, row, :, leaders], 0.0)
+    ahead[time, row, leaders] = 0.0
+    widest: NDArray[np.float64] | float = 0.0
+    if widths:
+        widest = np.where(both, estimates + group.padded(radii[1], np.inf), -np.inf).max(axis=(2, 3))
+    return survivors, (beaten & active).any(axis=2), leaders, ahead.max(axis=2), widest
 
 
 def forecasts(
@@ -205,9 +283,9 @@ def forecasts(
     batch = max(1, _FORECAST_CELLS // information.size)
     begin, end = 0, 1
     while begin < len(growths):
-        grown = information * np.asarray(growths[begin:end])[:, None, None, None]
+        grown = information * np.asarray(growths[begin:end])[:, None]
         begin, end = end, end + batch
-        yield _assess(shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
+        yield _assess(evidence.sizes, shrunk, confidence.radii(grown), now.active, now.parents, ~now.open, known)
 
 
 def level_mask(active: Sequence[Sequence[int]], most_levels: int) -> Mask:

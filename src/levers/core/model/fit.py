@@ -20,6 +20,7 @@ from levers.errors import InvalidSettingError
 _ESTIMABLE = 1e-6
 """The largest part of a contrast's direction that may lie outside the row space: no more than rounding."""
 _SINGULAR = 1e-9  # a column of which the others leave a smaller share unexplained moves together with them
+_CELLS_AT_ONCE = 1 << 20  # levels times pairs of levels that are looked at together: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +147,17 @@ class Fit:
         spread = np.maximum(diagonal[these] + diagonal[those] - 2 * self.inverse[these, those], 0.0)
         known = (self.moments.level_counts[these] > 0) & (self.moments.level_counts[those] > 0)
         if self._outside is not None:
-            known &= np.abs(self._outside[:, these] - self._outside[:, those]).max(axis=0) < _ESTIMABLE
+            known &= self._inside(these, those)
         return np.where(known, spread, np.inf)
+
+    def _inside(self, these: NDArray[np.int64], those: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether contrasts are determined where some are not. A few pairs at a time: each takes a column of levels."""
+        assert self._outside is not None  # see pair_variances
+        step, found = max(1, _CELLS_AT_ONCE // len(self._outside)), np.empty(len(these), dtype=bool)
+        for begin in range(0, len(these), step):
+            a, b = these[begin : begin + step], those[begin : begin + step]
+            found[begin : begin + step] = np.abs(self._outside[:, a] - self._outside[:, b]).max(axis=0) < _ESTIMABLE
+        return found
 
     def level_effects(self, factor: int) -> Numbers:
         """Theta restricted to one factor's levels: differences are contrasts, nan where a level was never used."""

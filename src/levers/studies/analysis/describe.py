@@ -33,6 +33,8 @@ def words(event: Event) -> str:
         case events.Asked():
             until = "" if event.deadline is None else f" until {when(event.deadline)}"
             return f"asked {_trials(event.trials)} for {event.worker}{until}"
+        case events.Renewed():
+            return f"renewed {_trials(event.trials)} until {when(event.deadline)}"
         case events.Told():
             if len(event.trials) == 1:
                 return f"told {_trials(event.trials)}: {event.values[0]:g}"

@@ -11,6 +11,7 @@ from levers.core.codec import to_json
 from levers.core.space import FREE, Level
 from levers.errors import InvalidSettingError, SheetError
 from levers.studies.events import Numbers, Values
+from levers.studies.sheets.cells import printed
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.sheets.runs import had_codes, sheet_columns, trial_codes
 from levers.studies.sheets.write import write_sheet
@@ -54,6 +55,20 @@ def trials_frame(state: StudyState) -> pl.DataFrame:
         "told_at": _times(np.where(complete, table.told_at[:n], np.nan)),
     }
     return pl.DataFrame(columns)
+
+
+def frame_as_csv(frame: pl.DataFrame) -> str:
+    """A table as CSV text in which no spreadsheet takes a name, a level or a worker for a formula.
+
+    >>> print(frame_as_csv(pl.DataFrame({"=x": ["-5", "@y"], "n": [-5, None]})), end="")
+    '=x,n
+    -5,-5
+    '@y,
+    """
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    safe = {name: pl.Series([None if text is None else printed(text) for text in frame[name]]) for name in texts}
+    made = frame.with_columns([column.cast(pl.String).alias(name) for name, column in safe.items()])
+    return made.rename({name: printed(name) for name in frame.columns}).write_csv()
 
 
 def trial_outcomes(state: StudyState, trials: Numbers) -> Values:

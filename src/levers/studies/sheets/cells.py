@@ -85,6 +85,7 @@ def listed(values: Sequence[object], most: int = 12) -> str:
     return some if len(values) <= most else f"{some} and {len(values) - most} more"
 
 
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _FORMULA = re.compile(r"'*(?:\s*[=+\-@]| *[\t\r\n])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _PIECE = 1 << 24
@@ -136,6 +137,15 @@ def neutral(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
+def printed(text: str) -> str:
+    """A text in a table that is printed as CSV: `neutral`, but a number stays one. `plain` undoes it.
+
+    >>> printed("=1+1"), printed("-5"), printed("-5 bar")
+    ("'=1+1", '-5', "'-5 bar")
+    """
+    return text if _PLAIN_NUMBER.fullmatch(text) else neutral(text)
+
+
 def plain(text: str) -> str:
     """The text that `neutral` was given.
 
@@ -162,7 +172,7 @@ NEAR = 1e-8
 """How much of itself a number may lose in a spreadsheet that keeps only the digits it shows."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GROUPED_LEVEL = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 
 
@@ -330,7 +340,7 @@ def _readings(text: str) -> list[int | float]:
 
 _TRIAL = r"^[0-9]{1,18}(?:[.,]0{1,2})?$"  # not 1.000 or 1,000, which some spreadsheets write for a thousand
 _EXPONENT = r"(?:[eE][+-]?[0-9]+)?$"
-_POINT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
+_POINT = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)" + _EXPONENT
 _COMMA = r"^[+-]?[0-9]*,[0-9]+" + _EXPONENT
 _GROUPED_OUTCOME = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 _BOTH = re.compile(r"[+-]?[0-9]+(?:[.,' \u00a0\u202f][0-9]+)+")
@@ -447,6 +457,18 @@ def typed_number(text: str, what: str = "the outcome", *, decimal_comma: bool = 
     if math.isinf(value):
         raise InvalidSettingError(f"{what} {shown(plain_text)} is too large")
     return value
+
+
+def typed_whole(text: str, what: str) -> int:
+    """A whole number that a person typed.
+
+    >>> typed_whole(" 24 ", "the number of runs")
+    24
+    """
+    plain_text = text.strip()
+    if not plain_text.isascii() or not plain_text.isdigit() or len(plain_text) > 15:
+        raise InvalidSettingError(f"{what} must be a whole number, not {plain_text[:60]!r}")
+    return int(plain_text)
 
 
 def _mask(series: "pl.Series") -> NDArray[np.bool_]:

@@ -1,11 +1,7 @@
 """Excel workbooks: the first sheet as columns of texts, and a new workbook that holds no formula."""
 
 import re
-import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time
-from pathlib import PurePosixPath
 from types import ModuleType
 from typing import IO, Any
 
@@ -15,56 +11,43 @@ import polars as pl
 from levers.core.space import Space
 from levers.errors import SheetError
 from levers.studies.sheets.cells import Problems
+from levers.studies.sheets.ooxml import MAX_ROWS, sheet_rows
 from levers.studies.sheets.table import Columns, Table, match_columns
 
-MAX_ROWS = 1_048_576
-MAX_CELLS = 60_000_000
-MAX_UNPACKED = 1 << 30
 _NARROWEST, _WIDEST = 8, 40
-_SUSPECT_SIZE, _SUSPECT_RATIO = 50 << 20, 200  # honest sheets shrink ten to fifty times
-_FORMULA_TAG = re.compile(rb"<(?:\w+:)?f[\s/>]")
+_NO_RESULT = "a formula without a stored result; save it in a spreadsheet program"
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _TO_ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def read_workbook(file: IO[bytes], space: Space, *, need_trials: bool) -> tuple[Columns, Table]:
     """Read the first sheet of a workbook. Whatever is wrong with the file is a SheetError."""
-    openpyxl = _openpyxl()
+    lines: list[int] = []
+    problems = Problems()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and dates that are of no interest here
-            has_formulas = _check_parts(file)
-            rows = enumerate(_rows(openpyxl, file), 1)
-            top, names = next(((row, cells) for row, cells in rows if "".join(cells).strip()), (0, []))
-            if not top:
-                raise SheetError("its first sheet is empty; the first row must hold the names of the columns")
-            columns = match_columns(names, space, need_trials=need_trials)
-            lines: list[int] = []
-            cells: dict[int, list[str]] = {k: [] for k in columns.used}
-            for row, texts in rows:
-                if texts:
-                    lines.append(row)
-                    for k, column in cells.items():
-                        column.append(texts[k] if k < len(texts) else "")
-            formulas = set(_formulas(openpyxl, file, columns)) if has_formulas else set()
+        rows = sheet_rows(file)
+        top = next((row for row in rows if any(text.strip() for text in row.texts.values())), None)
+        if top is None:
+            raise SheetError("its first sheet is empty; the first row must hold the names of the columns")
+        names = [_text(top.texts.get(k, "")) for k in range(max(top.texts) + 1)]
+        columns = match_columns(names, space, need_trials=need_trials)
+        cells: dict[int, list[str]] = {k: [] for k in columns.used}
+        for row in rows:
+            unknown = next((k for k in columns.used if k in row.formulas), None)
+            if unknown is not None:
+                problems.add(row.number, f"{names[unknown].strip()!r} is {_NO_RESULT}")
+            elif row.texts:
+                lines.append(row.number)
+                for k, column in cells.items():
+                    column.append(_text(row.texts.get(k, "")))
     except SheetError:
         raise
-    except Exception as error:  # a damaged workbook makes openpyxl raise nearly anything
+    except Exception as error:  # a damaged archive raises nearly anything
         raise SheetError(
             f"it cannot be read as an Excel workbook ({type(error).__name__}); save it again as .xlsx or as .csv"
         ) from error
-    problems, wrong = Problems(), set()
-    for place, row in enumerate(lines):
-        for k in columns.used if formulas else ():
-            if (row, k) in formulas and not cells[k][place]:
-                wrong.add(place)
-                problems.add(
-                    row, f"{names[k].strip()!r} is a formula without a stored result; save it in a spreadsheet program"
-                )
-                break
-    kept = [place for place in range(len(lines)) if place not in wrong]
-    series = {k: pl.Series([column[i] for i in kept], dtype=pl.String) for k, column in cells.items()}
-    return columns, Table(np.array(lines, dtype=np.int64)[kept], series, problems, decimal_comma=False, workbook=True)
+    series = {k: pl.Series(column, dtype=pl.String) for k, column in cells.items()}
+    return columns, Table(np.array(lines, dtype=np.int64), series, problems, decimal_comma=False, workbook=True)
 
 
 def write_workbook(file: IO[bytes], rows: Iterator[Sequence[Any]], widths: Sequence[int], outcome: int) -> None:
@@ -124,65 +107,8 @@ def _cell(openpyxl: ModuleType, sheet: Any, value: Any) -> Any:
     return cell
 
 
-def _check_parts(file: IO[bytes]) -> bool:
-    """Refuse a workbook that unpacks to far more than it is; say whether it has formulas."""
-    with zipfile.ZipFile(file) as archive:
-        parts = archive.infolist()
-        unpacked = sum(part.file_size for part in parts)
-        packed = sum(part.compress_size for part in parts)
-        if unpacked > MAX_UNPACKED or (unpacked > _SUSPECT_SIZE and unpacked > _SUSPECT_RATIO * packed):
-            raise SheetError(f"it unpacks to {unpacked >> 20} MB, which is too much; save the sheet as .csv")
-        for part in parts:
-            if PurePosixPath(part.filename).parent.name == "worksheets":
-                with archive.open(part) as stream:
-                    tail = b""
-                    while piece := stream.read(1 << 20):
-                        if _FORMULA_TAG.search(tail + piece):
-                            return True
-                        tail = piece[-64:]
-    return False
-
-
-def _sheet_rows(openpyxl: ModuleType, file: IO[bytes], *, data_only: bool) -> Iterator[tuple[Any, ...]]:
-    file.seek(0)
-    workbook = openpyxl.load_workbook(file, read_only=True, data_only=data_only, keep_links=False)
-    if not workbook.worksheets:
-        raise SheetError("it has no sheet with cells; put the rows into its first sheet")
-    sheet = workbook.worksheets[0]
-    sheet.reset_dimensions()  # what a file says about its size is often wrong
-    rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(max_row=MAX_ROWS)
-    return rows
-
-
-def _rows(openpyxl: ModuleType, file: IO[bytes]) -> Iterator[list[str]]:
-    n_cells = 0
-    for row in _sheet_rows(openpyxl, file, data_only=True):
-        n_cells += len(row)  # a cell far to the right makes a row as long, at no cost to whoever sends it
-        if n_cells > MAX_CELLS:
-            raise SheetError(f"it has more than {MAX_CELLS:,} cells; remove what is far right, or save it as .csv")
-        yield [_text(cell.value) for cell in row]
-
-
-def _formulas(openpyxl: ModuleType, file: IO[bytes], columns: Columns) -> Iterator[tuple[int, int]]:
-    for row, cells in enumerate(_sheet_rows(openpyxl, file, data_only=False), 1):
-        for k in columns.used:
-            if k < len(cells) and cells[k].data_type == "f":
-                yield row, k
-
-
-def _text(value: object) -> str:
-    """A cell's value as the text that a CSV file would have."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    if isinstance(value, date | time):
-        return value.isoformat()
-    text = str(value)
-    if "_x" in text:
-        text = _ESCAPED.sub(lambda m: chr(int(m[1], 16)), text).encode("utf-8", "replace").decode()
-    return text
+def _text(found: str) -> str:
+    """A text without the escapes of characters that XML cannot hold."""
+    if "_x" not in found:
+        return found
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)), found).encode("utf-8", "replace").decode()

@@ -15,7 +15,8 @@ from levers.core.space import Space, levels_had
 from levers.errors import SheetError, raise_together
 from levers.studies.sheets.cells import left_alone_text, level_texts, neutral, shown
 from levers.studies.sheets.files import target_of, whole_file
-from levers.studies.sheets.workbook import MAX_ROWS, Number, write_workbook
+from levers.studies.sheets.ooxml import MAX_ROWS
+from levers.studies.sheets.workbook import Number, write_workbook
 from levers.studies.spec import LEAVE_ALONE, STAMP, check_names, has_stamp
 
 _MAX_COLUMNS = 16_384

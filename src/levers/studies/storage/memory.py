@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Session,
+    Snapshot,
+    Storage,
+    Stored,
+    Token,
+    deleted,
+    exists_already,
+    no_such_study,
+)
 
 
 @dataclass(slots=True)
@@ -15,9 +26,14 @@ class _Log:
 
     name: str
     records: list[Stored]
-    snapshot: tuple[int, bytes] | None = None
+    snapshot: Snapshot | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     answers: dict[str, Answer] = field(default_factory=dict)
+
+    def header(self) -> Header:
+        records = self.records  # others may add to it meanwhile
+        n = len(records)
+        return Header(self.name, records[0].at, n, records[n - 1].digest, records[n - 1].digest)
 
 
 @dataclass(slots=True)
@@ -26,9 +42,12 @@ class _Writing:
 
     log: _Log
     added: list[Stored] = field(default_factory=list)
-    snapshot: tuple[int, bytes] | None = None
+    snapshot: Snapshot | None = None
     answered: dict[str, Answer] = field(default_factory=dict)
     oldest: float = -math.inf
+
+    def header(self) -> Header:
+        return self.log.header()
 
     def read(self, after: int) -> list[Stored]:
         return self.log.records[after:]
@@ -36,8 +55,8 @@ class _Writing:
     def append(self, records: Sequence[Stored]) -> None:
         self.added.extend(records)
 
-    def save_snapshot(self, seq: int, data: bytes) -> None:
-        self.snapshot = (seq, data)
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
 
     def answer(self, key: str) -> Answer | None:
         return self.answered.get(key) or self.log.answers.get(key)
@@ -62,6 +81,7 @@ class MemoryStorage(Storage):
         self._next = 1
         self._lock = threading.Lock()
         self._tokens: dict[str, Token] = {}
+        self._sessions: dict[str, Session] = {}
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
         with self._lock:
@@ -84,11 +104,15 @@ class MemoryStorage(Storage):
         self._log(study)
         del self._logs[study]
         self._tokens = {t.id: t for t in self._tokens.values() if t.study != study}
+        self._sessions = {s.value: s for s in self._sessions.values() if s.token_id in self._tokens}
+
+    def header(self, study: int) -> Header:
+        return self._log(study).header()
 
     def read(self, study: int, after: int) -> list[Stored]:
         return self._log(study).records[after:]
 
-    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+    def snapshot(self, study: int) -> Snapshot | None:
         return self._log(study).snapshot
 
     @contextmanager
@@ -117,6 +141,33 @@ class MemoryStorage(Storage):
             return False
         self._tokens[token_id] = replace(found, revoked_at=at)
         return True
+
+    def expire_token(self, token_id: str, at: float) -> bool:
+        found = self._tokens.get(token_id)
+        if found is None or found.revoked_at is not None:
+            return False
+        self._tokens[token_id] = replace(found, expires_at=at)
+        return True
+
+    def session(self, value: str) -> Session | None:
+        return self._sessions.get(value)
+
+    def sessions(self) -> list[Session]:
+        return sorted(self._sessions.values(), key=lambda session: (session.created_at, session.value))
+
+    def add_session(self, session: Session) -> None:
+        self._sessions[session.value] = session
+
+    def see_session(self, value: str, at: float) -> None:
+        if value in self._sessions:
+            self._sessions[value] = replace(self._sessions[value], seen_at=at)
+
+    def end_session(self, value: str) -> None:
+        self._sessions.pop(value, None)
+
+    def forget_sessions(self, expired: float, idle: float) -> None:
+        kept = [one for one in self._sessions.values() if one.expires_at > expired and one.seen_at >= idle]
+        self._sessions = {one.value: one for one in kept}
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -1,6 +1,8 @@
 """The tables, and how Alembic makes and upgrades them: by the steps in `migrations/`. A test compares the two."""
 
+import uuid
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -22,8 +24,9 @@ from sqlalchemy import (
 )
 
 from levers.errors import StorageError
+from levers.studies.storage.chain import NOTHING, digest_of
 
-SCHEMA = "0002"
+SCHEMA = "0004"
 """The migration that these tables are at."""
 VERSION_TABLE = "levers_schema"
 """The table in which Alembic keeps the migration that a database is at."""
@@ -33,6 +36,7 @@ _LOCK_KEY = 7209834517
 
 metadata = MetaData()
 _BIG = BigInteger().with_variant(Integer, "sqlite")
+_DIGEST = String(64)
 
 studies = Table(
     "studies",
@@ -40,6 +44,11 @@ studies = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("name", String(200), nullable=False),
     Column("created_at", Double, nullable=False),
+    # where the log ends: a chain cannot tell that its end was cut off
+    Column("n_events", _BIG, nullable=False, server_default="0"),
+    Column("head", _DIGEST, nullable=False, server_default=""),
+    Column("answers", _DIGEST, nullable=False, server_default=NOTHING),  # the total of its answers' digests
+    Column("snapshot", _DIGEST, nullable=False, server_default=""),  # the digest of its snapshot, empty without one
     Index("ix_studies_name", "name", unique=True),
     sqlite_autoincrement=True,  # an id is never used again, so a late worker cannot write into another study
 )
@@ -53,6 +62,8 @@ events = Table(
     Column("who", String(200), nullable=False),
     Column("kind", String(40), nullable=False),
     Column("data", Text, nullable=False),
+    Column("digest", _DIGEST, nullable=False, server_default=""),
+    Column("rules", Integer, nullable=False, server_default="0"),  # by which it was written: events.EDITION
 )
 
 snapshots = Table(
@@ -61,6 +72,8 @@ snapshots = Table(
     Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
     Column("seq", _BIG, nullable=False),
     Column("data", LargeBinary, nullable=False),
+    Column("head", _DIGEST, nullable=False, server_default=""),  # of the event it stands at
+    Column("digest", _DIGEST, nullable=False, server_default=""),
 )
 
 answers = Table(
@@ -71,6 +84,7 @@ answers = Table(
     Column("at", Double, nullable=False),
     Column("request", String(64), nullable=False),
     Column("answer", Text, nullable=False),
+    Column("digest", _DIGEST, nullable=False, server_default=""),
     Index("ix_answers_at", "study_id", "at"),
 )
 
@@ -84,7 +98,31 @@ tokens = Table(
     Column("digest", String(64), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double, nullable=True),
+    Column("expires_at", Double, nullable=True),
 )
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("value", _DIGEST, primary_key=True),  # the SHA-256 of the cookie's value
+    Column("token_id", String(16), ForeignKey("tokens.id", ondelete="CASCADE"), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("digest", _DIGEST, nullable=False),  # of the row: one that somebody changed opens nothing
+)
+
+storage = Table(
+    "storage",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # one row, 1
+    Column("identity", String(32), nullable=False),  # drawn once; copies and backups have the same
+    Column("last_study", Integer, nullable=False),  # the last id that a study was given
+    Column("studies", _DIGEST, nullable=False),  # the total of all studies' digests
+    Column("tokens", _DIGEST, nullable=False),  # the total of all tokens' digests
+    Column("digest", _DIGEST, nullable=False),  # of this row
+)
+"""What a storage knows of itself, so that a study or a token that somebody removed by hand is missed."""
 
 
 def check_schema(engine: Engine, url: str) -> None:
@@ -115,16 +153,51 @@ def schema_of(engine: Engine) -> str | None:
         return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
 
 
+def version_table() -> Table:
+    """The table in which Alembic keeps the migration, as it makes it.
+
+    >>> version_table().name
+    'levers_schema'
+    """
+    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")  # as Alembic calls it
+    return Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), nullable=False), key)
+
+
 def _make_tables(engine: Engine) -> None:
     """The tables of this version in an empty database, without the migrations that would lead to them."""
-    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")  # as Alembic calls it
-    version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), nullable=False), key)
+    version = version_table()
     with engine.begin() as connection:
         _lock(connection)
         metadata.create_all(connection)
         version.create(connection, checkfirst=True)
         if connection.execute(version.select()).first() is None:  # no other process was faster
             connection.execute(version.insert().values(version_num=SCHEMA))
+            connection.execute(storage.insert().values(**storage_row(uuid.uuid4().hex)))
+
+
+def storage_row(identity: str, last_study: int = 0, studies: str = NOTHING, tokens: str = NOTHING) -> dict[str, Any]:
+    """The row of the table `storage`, with its digest.
+
+    >>> storage_row("a")["digest"] == storage_row("b")["digest"]
+    False
+    """
+    row: dict[str, Any] = {
+        "id": 1,
+        "identity": identity,
+        "last_study": last_study,
+        "studies": studies,
+        "tokens": tokens,
+    }
+    return row | {"digest": digest_of("storage", *row.values())}
+
+
+def study_digest(study: int, name: str, created_at: float) -> str:
+    """What a study adds to `storage.studies`.
+
+    >>> study_digest(1, "oven", 10.0) == study_digest(2, "oven", 10.0)
+    False
+    """
+    return digest_of("study", study, name, created_at)
 
 
 def upgrade_schema(engine: Engine) -> None:

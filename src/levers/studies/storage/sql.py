@@ -2,53 +2,86 @@
 
 import os
 import re
-import time
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import StorageError
-from levers.studies.storage.base import Answer, Storage, Stored, Token, deleted, exists_already, no_such_study
+from levers.errors import DamagedLogError, StorageError, UnreachableError
+from levers.studies.storage.base import (
+    Answer,
+    Header,
+    Session,
+    Snapshot,
+    Storage,
+    Stored,
+    Token,
+    deleted,
+    exists_already,
+    no_such_study,
+)
+from levers.studies.storage.chain import total_of, without
+from levers.studies.storage.outage import is_outage
+from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
     check_schema,
     events,
     schema_of,
+    sessions,
     snapshots,
+    storage,
+    storage_row,
     studies,
+    study_digest,
     tokens,
     upgrade_schema,
 )
+from levers.studies.storage.sqlite_file import BUSY_SECONDS, OpenFile, SqliteFile, read_only_reason
 
-BUSY_SECONDS = 120
-"""How long a write waits for others before it gives up."""
-
-_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+_TRY_AGAIN = "What was told is not lost by telling it again: the next try opens the file that is there"
+_KNOWN = "levers storage"
+"""Where a connection keeps which storage it was found to be of."""
+_POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 """As many connections as threads can use at once; they stay open, since opening one costs more than most statements."""
-_WAL_TRIES, _WAL_PAUSE = 50, 0.05
-"""How often changing SQLite's journal mode is tried while others use the file, and seconds between tries."""
 
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
+_COLUMNS = {"seq": "bigint", "at": "float8", "who": "text", "kind": "text", "data": "text", "digest": "text"}
+_COLUMNS |= {"rules": "integer"}
 _AFTER = (
-    sa.select(events.c.seq, events.c.at, events.c.who, events.c.kind, events.c.data)
+    sa.select(*(events.c[name] for name in _COLUMNS))
     .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
 _EXISTS = sa.select(studies.c.id).where(studies.c.id == _STUDY)
-_LOCKED = _EXISTS.with_for_update()
-_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer).where(
+_LAST = sa.select(events.c.digest).where(events.c.study_id == studies.c.id, events.c.seq == studies.c.n_events)
+_HEADER = sa.select(studies, _LAST.scalar_subquery().label("last")).where(studies.c.id == _STUDY)
+_LOCKED = _HEADER.with_for_update(of=studies)
+_MOVED = sa.update(studies).where(studies.c.id == _STUDY)
+_APPENDED = sa.text(
+    "WITH moved AS (UPDATE studies SET n_events = :n_events, head = :head, answers = :answers, snapshot = :snapshot "
+    f"WHERE id = :study) INSERT INTO events (study_id, {', '.join(_COLUMNS)}) SELECT :study, * "
+    f"FROM unnest({', '.join(f'CAST(:{name}s AS {kind}[])' for name, kind in _COLUMNS.items())})"
+)
+"""Events and the end of the log in one statement: PostgreSQL may be far away, and each statement is a way there."""
+_SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snapshots.c.digest).where(
+    snapshots.c.study_id == _STUDY
+)
+_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer, answers.c.digest).where(
     answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
+_IDENTITY = sa.select(storage.c.identity)
 _TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
+_SESSION = sa.select(sessions).where(sessions.c.value == sa.bindparam("wanted"))
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
-_ADD = {"events": sa.insert(events), "answers": sa.insert(answers)}
+_ADD = {table.name: sa.insert(table) for table in (events, answers, snapshots)}
 
 
 class SqlStorage(Storage):
@@ -57,10 +90,15 @@ class SqlStorage(Storage):
     def __init__(self, url: URL) -> None:
         self.url = url.render_as_string(hide_password=True)
         self._sqlite = url.get_backend_name() == "sqlite"
-        self._opened, self._process = new_engine(url), os.getpid()
+        file = SqliteFile(url.database or "") if self._sqlite else None  # one, so that all know that it was there
+        self._opened, self._process = new_engine(url, file), os.getpid()
+        self._looking = new_engine(url, file, for_looks=True)
+        self._identity: str | None = None
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
+                with self._reading() as connection:
+                    self._identity = connection.execute(_IDENTITY).scalar()
         except BaseException:
             self._engine.dispose()
             raise
@@ -71,16 +109,22 @@ class SqlStorage(Storage):
             # forked: the parent's connections are not ours to use, nor to close, so they are kept and left alone
             self._of_parent = self._opened.pool
             self._opened.dispose(close=False)
+            self._looking.dispose(close=False)
             self._process = os.getpid()
         return self._opened
 
     def create(self, name: str, records: Sequence[Stored]) -> int:
+        at, end = records[0].at, records[-1]
         try:
-            with self._reachable(), self._engine.begin() as connection:
-                made = connection.execute(sa.insert(studies).values(name=name, created_at=records[0].at))
+            with self._changing() as connection:
+                own = _own_row(connection, self.url)
+                row = {"name": name, "created_at": at, "n_events": end.seq, "head": end.digest}
+                made = connection.execute(sa.insert(studies).values(row))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
-                _Writing(connection, study).append(records).flush()
+                connection.execute(_ADD["events"], [{"study_id": study, **asdict(record)} for record in records])
+                own |= {"last_study": study, "studies": total_of([study_digest(study, name, at)], own["studies"])}
+                _keep_own_row(connection, own)
                 return study
         except IntegrityError:
             raise exists_already(name) from None
@@ -98,30 +142,43 @@ class SqlStorage(Storage):
 
     def delete(self, study: int) -> None:
         with self.writing(study) as writing:
+            connection, gone = writing.connection, writing.header()
+            own = _own_row(connection, self.url)
+            lost = connection.execute(_TOKENS.where(tokens.c.study_id == study)).all()
+            own["tokens"] = without(own["tokens"], [Token(*row).row_digest for row in lost])
+            own["studies"] = without(own["studies"], [study_digest(study, gone.name, gone.created_at)])
             for table in (tokens, answers, snapshots, events):
-                writing.connection.execute(sa.delete(table).where(table.c.study_id == study))
-            writing.connection.execute(sa.delete(studies).where(studies.c.id == study))
+                connection.execute(sa.delete(table).where(table.c.study_id == study))
+            connection.execute(sa.delete(studies).where(studies.c.id == study))
+            _keep_own_row(connection, own)
+
+    def header(self, study: int) -> Header:
+        with self._reading() as connection:
+            row = connection.execute(_HEADER, {"study": study}).one_or_none()
+        if row is None:
+            raise deleted()
+        return _header(row)
 
     def read(self, study: int, after: int) -> list[Stored]:
         with self._reading() as connection:
-            records = _Writing(connection, study).read(after)
+            records = [Stored(*row) for row in connection.execute(_AFTER, {"study": study, "after": after})]
             if not records and connection.execute(_EXISTS, {"study": study}).one_or_none() is None:
                 raise deleted()
             return records
 
-    def snapshot(self, study: int) -> tuple[int, bytes] | None:
+    def snapshot(self, study: int) -> Snapshot | None:
         with self._reading() as connection:
-            query = sa.select(snapshots.c.seq, snapshots.c.data).where(snapshots.c.study_id == study)
-            row = connection.execute(query).one_or_none()
-            return None if row is None else (int(row.seq), bytes(row.data))
+            row = connection.execute(_SNAPSHOT, {"study": study}).one_or_none()
+            return None if row is None else Snapshot(int(row.seq), row.head, bytes(row.data), row.digest)
 
     @contextmanager
     def writing(self, study: int) -> "Iterator[_Writing]":
-        with self._reachable(), self._engine.begin() as connection:
-            lock = _EXISTS if self._sqlite else _LOCKED
-            if connection.execute(lock, {"study": study}).one_or_none() is None:
+        with self._changing() as connection:
+            # in PostgreSQL, who waited for the lock gets the study's row as it is now, and `last` as it was before
+            row = connection.execute(_HEADER if self._sqlite else _LOCKED, {"study": study}).one_or_none()
+            if row is None:
                 raise deleted()
-            writing = _Writing(connection, study)
+            writing = _Writing(connection, study, row)
             yield writing
             writing.flush()
 
@@ -136,21 +193,107 @@ class SqlStorage(Storage):
 
     def add_token(self, token: Token) -> None:
         row = {column.name: value for column, value in zip(tokens.c, astuple(token), strict=True)}
-        with self._reachable(), self._engine.begin() as connection:
+        with self._changing() as connection:
+            own = _own_row(connection, self.url)
             connection.execute(sa.insert(tokens).values(row))
+            _keep_own_row(connection, own | {"tokens": total_of([token.row_digest], own["tokens"])})
 
     def revoke_token(self, token_id: str, at: float) -> bool:
-        here = tokens.c.id == token_id, tokens.c.revoked_at.is_(None)
-        with self._reachable(), self._engine.begin() as connection:
-            return connection.execute(sa.update(tokens).where(*here).values(revoked_at=at)).rowcount == 1
+        return self._change_token(token_id, revoked_at=at)
+
+    def expire_token(self, token_id: str, at: float) -> bool:
+        return self._change_token(token_id, expires_at=at)
+
+    def _change_token(self, token_id: str, **changes: Any) -> bool:
+        with self._changing() as connection:
+            own = _own_row(connection, self.url)
+            row = connection.execute(_TOKEN, {"wanted": token_id}).one_or_none()
+            if row is None or row.revoked_at is not None:
+                return False
+            was = Token(*row)
+            connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(changes))
+            total = total_of([replace(was, **changes).row_digest], without(own["tokens"], [was.row_digest]))
+            _keep_own_row(connection, own | {"tokens": total})
+            return True
+
+    def ping(self) -> None:
+        with self._reachable(), self._looking.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_place(connection)
+            connection.execute(_TOKEN, {"wanted": "none"})
+
+    def session(self, value: str) -> Session | None:
+        with self._reading() as connection:
+            row = connection.execute(_SESSION, {"wanted": value}).one_or_none()
+        return None if row is None else _session(row)
+
+    def sessions(self) -> list[Session]:
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(sessions).order_by(sessions.c.created_at, sessions.c.value)).all()
+        return [session for session in map(_session, rows) if session is not None]
+
+    def add_session(self, session: Session) -> None:
+        with self._changing() as connection:
+            connection.execute(sa.insert(sessions).values(asdict(session) | {"digest": session.row_digest}))
+
+    def see_session(self, value: str, at: float) -> None:
+        with self._changing() as connection:
+            row = connection.execute(_SESSION, {"wanted": value}).one_or_none()
+            found = None if row is None else _session(row)
+            if found is not None:
+                now = replace(found, seen_at=at)
+                change = sa.update(sessions).where(sessions.c.value == value)
+                connection.execute(change.values(seen_at=at, digest=now.row_digest))
+
+    def end_session(self, value: str) -> None:
+        with self._changing() as connection:
+            connection.execute(sa.delete(sessions).where(sessions.c.value == value))
+
+    def forget_sessions(self, expired: float, idle: float) -> None:
+        with self._changing() as connection:
+            over = (sessions.c.expires_at <= expired) | (sessions.c.seen_at < idle)
+            connection.execute(sa.delete(sessions).where(over))
 
     def close(self) -> None:
         self._engine.dispose()
+        self._looking.dispose()
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         with self._reachable(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._check_place(connection)
             yield connection
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        """A transaction. It ends well only if it is kept in the file that is at the address when it ends."""
+        with self._reachable(), self._engine.connect() as connection:
+            with connection.begin():
+                self._check_place(connection)
+                yield connection
+                self._check_place(connection)
+            self._check_place(connection)
+
+    def _check_place(self, connection: sa.Connection) -> None:
+        """Refuse to go on with a file that was deleted or replaced, and with another storage at the same address.
+
+        Nobody is told that an outcome was kept in a file that nobody else can open, or in the log of another study.
+        The next connection is to what is at the address then.
+        """
+        opened = connection.connection.dbapi_connection
+        happened = opened.moved() if isinstance(opened, OpenFile) else None
+        if happened is not None:
+            connection.invalidate()
+            self._engine.dispose()
+            raise StorageError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
+        if self._identity is not None and connection.info.get(_KNOWN) != self._identity:
+            found = connection.execute(_IDENTITY).scalar()
+            if found != self._identity:
+                connection.invalidate()
+                raise StorageError(
+                    f"another storage than the one that was opened is at {self.url} now; put that one back, "
+                    "or start again what uses it"
+                )
+            connection.info[_KNOWN] = found
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -159,46 +302,106 @@ class SqlStorage(Storage):
         except IntegrityError:
             raise
         except SQLAlchemyError as error:
+            kind = UnreachableError if is_outage(error) else StorageError
+            raise kind(_does_not_answer(self.url, error)) from error
+        except sqlite3.Error as error:  # while a connection is made
             raise StorageError(_does_not_answer(self.url, error)) from error
 
 
-class _Writing:
-    """A study's log inside a transaction. What is added goes to the database at the end, in one statement."""
+def _session(row: sa.Row[Any]) -> Session | None:
+    """A session as it was written; None for a row that somebody changed since."""
+    found = Session(row.value, row.token_id, row.created_at, row.seen_at, row.expires_at)
+    return found if found.row_digest == row.digest else None
 
-    def __init__(self, connection: sa.Connection, study: int) -> None:
+
+def _own_row(connection: sa.Connection, url: str) -> dict[str, Any]:
+    """What the storage knows of itself, locked until the transaction ends."""
+    row = connection.execute(sa.select(storage).with_for_update()).mappings().one_or_none()
+    if row is None:
+        raise StorageError(f"the storage {url} is damaged: its own row is gone; `levers storage check` says more")
+    return dict(row)
+
+
+def _keep_own_row(connection: sa.Connection, row: dict[str, Any]) -> None:
+    now = storage_row(row["identity"], row["last_study"], row["studies"], row["tokens"])
+    connection.execute(sa.update(storage).values(now))
+
+
+def _header(row: sa.Row[Any]) -> Header:
+    return Header(row.name, row.created_at, row.n_events, row.head, row.last)
+
+
+class _Writing:
+    """A study's log inside a transaction. What is added goes to the database at the end, in one statement a table."""
+
+    def __init__(self, connection: sa.Connection, study: int, row: sa.Row[Any]) -> None:
         self.connection = connection
         self._study = study
+        self._row = row
         self._added: list[Stored] = []
         self._answered: dict[str, Answer] = {}
+        self._changed: dict[str, object] = {}  # columns of the study's row
 
     def flush(self) -> None:
-        for table, rows in (("events", self._added), ("answers", list(self._answered.values()))):
-            if rows:
-                self.connection.execute(_ADD[table], [{"study_id": self._study, **asdict(row)} for row in rows])
+        if self._answered:
+            rows = [asdict(answer) | {"digest": answer.digest} for answer in self._answered.values()]
+            self._insert("answers", rows)
+            self._changed["answers"] = total_of([row["digest"] for row in rows], self._answers)
+        if self._added and self.connection.dialect.name == "postgresql":
+            columns = {f"{name}s": [getattr(record, name) for record in self._added] for name in _COLUMNS}
+            end = {"n_events": self._added[-1].seq, "head": self._added[-1].digest, "answers": self._answers}
+            snapshot = self._changed.get("snapshot", self._row.snapshot)
+            self.connection.execute(_APPENDED, {"study": self._study, "snapshot": snapshot} | end | columns)
+            return
+        if self._added:
+            self._insert("events", [asdict(record) for record in self._added])
+            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
+        if self._changed:
+            self.connection.execute(_MOVED, {"study": self._study} | self._changed)
+
+    def header(self) -> Header:
+        return _header(self._row)
 
     def read(self, after: int) -> list[Stored]:
         rows = self.connection.execute(_AFTER, {"study": self._study, "after": after})
         return [Stored(*row) for row in rows]
 
-    def append(self, records: Sequence[Stored]) -> "_Writing":
+    def append(self, records: Sequence[Stored]) -> None:
         self._added.extend(records)
-        return self
 
-    def save_snapshot(self, seq: int, data: bytes) -> None:
+    def save_snapshot(self, snapshot: Snapshot) -> None:
         self.connection.execute(sa.delete(snapshots).where(snapshots.c.study_id == self._study))
-        self.connection.execute(sa.insert(snapshots).values(study_id=self._study, seq=seq, data=data))
+        self._insert("snapshots", [asdict(snapshot)])
+        self._changed["snapshot"] = snapshot.digest
 
     def answer(self, key: str) -> Answer | None:
         if key in self._answered:
             return self._answered[key]
         row = self.connection.execute(_ANSWER, {"study": self._study, "wanted": key}).one_or_none()
-        return None if row is None else Answer(*row)
+        if row is None:
+            return None
+        found = Answer(row.key, row.at, row.request, row.answer)
+        if found.digest != row.digest:
+            raise DamagedLogError(0, f"the answer that is kept for the key {key!r} is not the one that was given")
+        return found
 
     def keep_answer(self, answer: Answer) -> None:
         self._answered[answer.key] = answer
 
     def forget_answers(self, before: float) -> None:
-        self.connection.execute(sa.delete(answers).where(answers.c.study_id == self._study, answers.c.at < before))
+        old = answers.c.study_id == self._study, answers.c.at < before
+        gone = self.connection.execute(sa.select(answers.c.digest).where(*old)).scalars().all()
+        if gone:
+            self.connection.execute(sa.delete(answers).where(*old))
+            self._changed["answers"] = without(self._answers, gone)
+
+    @property
+    def _answers(self) -> str:
+        """The total of the digests of all answers that are in the table now."""
+        return str(self._changed.get("answers", self._row.answers))
+
+    def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self.connection.execute(_ADD[table], [{"study_id": self._study, **row} for row in rows])
 
 
 def parse_url(text: str) -> URL:
@@ -227,7 +430,7 @@ def parse_url(text: str) -> URL:
 def upgrade_storage(text: str) -> tuple[str | None, str]:
     """Bring a storage to this version's schema; returns the schema before and after."""
     url = parse_url(text)
-    engine = new_engine(url)
+    engine = new_engine(url, patient=True)
     try:
         before = schema_of(engine)
         if before is not None and before > SCHEMA:
@@ -242,37 +445,34 @@ def upgrade_storage(text: str) -> tuple[str | None, str]:
         engine.dispose()
 
 
-def new_engine(url: URL) -> sa.Engine:
-    """Connections to a database, as studies need them."""
+def new_engine(
+    url: URL, file: SqliteFile | None = None, *, patient: bool = False, for_looks: bool = False
+) -> sa.Engine:
+    """Connections to a database, as studies need them.
+
+    `patient` ones are for work on the whole of it, which takes long; those `for_looks` say whether it answers.
+    """
+    pool: dict[str, Any] = {"pool_size": 1, "max_overflow": 1, "pool_timeout": LOOK_SECONDS} if for_looks else _POOL
     if url.get_backend_name() == "sqlite":
-        assert url.database is not None  # parse_url refuses others
-        here = url.set(database=os.path.abspath(url.database))  # connections are made later, maybe from elsewhere
-        engine = sa.create_engine(here, connect_args={"timeout": BUSY_SECONDS}, **_POOL)
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+        connect = (file or SqliteFile(url.database or "")).connect  # parse_url refuses addresses without a file
+        engine = sa.create_engine(
+            "sqlite://", creator=connect, poolclass=sa.QueuePool, **{"pool_timeout": BUSY_SECONDS} | pool
+        )
         sa.event.listen(engine, "begin", _begin_immediate)
+        sa.event.listen(engine, "checkout", _check_unchanged)
         return engine
     try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **_POOL)
+        options = server_options(url, patient=patient, for_looks=for_looks)
+        pool = {"pool_timeout": POOL_SECONDS} | pool
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=options, **pool)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; FULL, so that what was told survives power loss."""
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
-    for attempt in range(_WAL_TRIES):
-        try:
-            # changing the mode needs the file alone, and does not wait by itself
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            break
-        except Exception as error:
-            if "readonly" in str(error):  # looking is still possible
-                return
-            if "locked" not in str(error) or attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(_WAL_PAUSE)
-    connection.execute("PRAGMA synchronous=FULL").close()
-    connection.execute("PRAGMA foreign_keys=ON").close()
+def _check_unchanged(connection: Any, _: object, __: object) -> None:
+    """A file that is read as if nobody writes is opened anew when somebody did."""
+    if connection.is_immutable and connection.moved() is not None:
+        raise sa.exc.DisconnectionError
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
@@ -281,6 +481,9 @@ def _begin_immediate(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _does_not_answer(url: str, error: SQLAlchemyError) -> str:
+def _does_not_answer(url: str, error: Exception) -> str:
     cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    if "readonly database" in cause:
+        why = read_only_reason(os.path.abspath(sa.make_url(url).database or "")) or cause
+        return f"the storage {url} can only be read here: {why}; nothing was stored"
     return f"the storage {url} does not answer as it should: {cause}"

@@ -7,7 +7,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Header, Path, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticSerializationError
 
+from levers.errors import InvalidSettingError
 from levers.studies.study import MAX_KEY, Study
 from levers.web.api.schemas import MOST, Problem
 from levers.web.security import name_of
@@ -16,6 +18,8 @@ from levers.web.service import Limits, Service
 F = TypeVar("F", bound=Callable[..., Any])
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
+_SLOW = ("correct", "exclude", "finish", "continue", "restate")
+"""Verbs that take decisions again, or others, which may take seconds."""
 
 Name = Annotated[str, Path(description="The study's name, percent-encoded: `a/b` is `a%2Fb`.")]
 Absent = SkipJsonSchema[None]
@@ -40,7 +44,7 @@ Limit = Annotated[int, Query(ge=1, le=_PAGE, description="How many to return at 
 
 _WORDS = {
     400: "The body cannot be read.",
-    401: "The token is missing, wrong or revoked.",
+    401: "The token is missing, wrong, revoked or has expired.",
     403: "The token does not allow this, or another site's page asks for a change.",
     404: "There is no such study or trial.",
     408: "The request took too long to arrive.",
@@ -49,9 +53,11 @@ _WORDS = {
     415: "The body is of a type that is not read here.",
     421: "The service is not called by that host name.",
     422: "The input is wrong; the message says what to change.",
-    503: "The storage does not answer, or too many long computations are under way.",
+    429: "The token is wrong, and too many wrong ones came from this address lately.",
+    431: "The address and the headers are larger than the service takes.",
+    503: "The storage does not answer, or too much is under way; `Retry-After` says when to try again.",
 }
-_ALWAYS = (401, 403, 421, 422, 503)
+_ALWAYS = (401, 403, 421, 422, 429, 431, 503)
 _REPLAY = {
     REPLAYED: {
         "description": "`true` when the request came before and this is the answer it got.",
@@ -64,12 +70,14 @@ def responses(*more: int, changes: int | None = None, only: tuple[int, ...] = ()
     """The errors that an operation documents: those that all have, and some of its own.
 
     >>> sorted(responses(404))
-    [401, 403, 404, 421, 422, 503]
+    [401, 403, 404, 421, 422, 429, 431, 503]
     """
     told = only or {*_ALWAYS, *more, *([408] if 413 in more else [])}  # what may be too large may be too slow
     found: dict[int | str, Any] = {n: {"model": Problem, "description": _WORDS[n]} for n in sorted(told)}
     if 401 in found:
         found[401]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
+    for busy in {429, 503} & set(found):
+        found[busy]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
     if changes is not None:
         found[changes] = {"headers": _REPLAY}
     return found
@@ -133,15 +141,23 @@ def changed(
     """Make a change, once if it has a key, and answer what came of it. What is asked for is known by the address."""
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
-    what = f"{request.url.path.rpartition('/')[2]} {body.model_dump_json()}"
-    text, headers = once(request, study, key, what, lambda: act(study))
+    what = f"{request.url.path.rpartition('/')[2]} {body_text(body)}"
+    text, headers = once(request, study, key, what, lambda: act(study), apart=what.split()[0] in _SLOW)
     return answer(text, headers=headers)
 
 
+def body_text(body: BaseModel) -> str:
+    """A request's body as text, by which it is known again. JSON can spell half a character, which nothing can keep."""
+    try:
+        return body.model_dump_json()
+    except PydanticSerializationError:
+        raise InvalidSettingError("a text in the request has half a character (such as \\ud800); remove it") from None
+
+
 def once(
-    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any]
+    request: Request, study: Study, key: str | None, what: str, act: Callable[[], Any], *, apart: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """Make a change together with what others want of the study; with a key, only if it was not made before.
+    """Make a change together with what others want of the study, or apart; with a key, only if it was not made before.
 
     Returns the text of the answer, and the headers that say whether it is an earlier one.
     """
@@ -157,4 +173,4 @@ def once(
         text = acting() if key is None else study.once(key, what, acting)
         return text, {} if acted else {REPLAYED: "true"}
 
-    return service_of(request).change(study, change)
+    return service_of(request).change(study, change, apart=apart)

@@ -18,7 +18,7 @@ from levers.charts.report import save_report
 from levers.studies.analysis.tables import export_study, trials_frame
 from levers.studies.events import Numbers, numbers
 from levers.studies.sheets.files import MEDIA_TYPES
-from levers.studies.sheets.read import Sheet, read_sheet
+from levers.studies.sheets.read import Sheet
 from levers.studies.sheets.runs import SheetReport, correct_sheet, import_sheet, tell_sheet, write_runs
 from levers.studies.study import Study
 from levers.web.api.deps import Absent, F, Insist, Key, Name, answer, of_study, once, responses, service_of, study_of
@@ -26,6 +26,8 @@ from levers.web.api.runs import CorrectionsMade, Imported
 from levers.web.api.schemas import LONGEST_LEASE, MOST_ROWS
 from levers.web.api.trials import Worker
 from levers.web.errors import RefusedError
+from levers.web.limits import jobs
+from levers.web.limits.large import form_of
 
 router = APIRouter(tags=["files"])
 TYPES = {suffix[1:]: kind for suffix, kind in MEDIA_TYPES.items()}
@@ -70,24 +72,21 @@ def _with_sheet(method: Any, where: str, operation: str, summary: str, model: An
 def export(request: Request, name: Name, kind: ExportFormat) -> Response:
     """Every trial that was handed out; as `json` the whole verdict, for `levers.verify`, once there is one."""
     study = study_of(request, name, "read")
-    with service_of(request).slowly():
-        return _written(study, kind, lambda path: export_study(study, path))
+    return _written(study, kind, lambda path: export_study(study, path))
 
 
 @_with_file(router.get, "report", "getReport", "The report as one HTML page", "html")
 def report(request: Request, name: Name) -> Response:
     """Question, setting, guarantee, effects, checks and log, on a page that needs no other file."""
     study = study_of(request, name, "read")
-    with service_of(request).slowly():
-        return _written(study, "html", lambda path: save_report(study, path))
+    return _written(study, "html", lambda path: save_report(study, path))
 
 
 @_with_file(router.get, "frame", "getFrame", "All trials as one Parquet table", "parquet")
 def frame(request: Request, name: Name) -> Response:
     """One row a trial, also those that wait, as `trials_dataframe` has it."""
     study = study_of(request, name, "read")
-    with service_of(request).slowly():
-        return _written(study, "parquet", lambda path: trials_frame(study.frozen()).write_parquet(path))
+    return _written(study, "parquet", lambda path: trials_frame(study.frozen()).write_parquet(path))
 
 
 @_with_file(router.get, "sheet", "getSheet", "The open runs as a run sheet", *_SHEETS)
@@ -200,11 +199,11 @@ async def _changed(
     suffix, data = await _uploaded(request)
 
     def work() -> tuple[str, dict[str, str]]:
-        with tempfile.TemporaryDirectory(prefix="levers-") as folder, service_of(request).slowly():
+        with tempfile.TemporaryDirectory(prefix="levers-") as folder:
             path = FilePath(folder) / f"sheet{suffix}"
             path.write_bytes(data)
             # before anybody has to wait for the study; whoever sent it does not know the file by that path
-            sheet = read_sheet(path, study.space, name="the sheet", check=False, **reading)
+            sheet = service_of(request).compute(request, jobs.sheet_of, path, study.space, "the sheet", **reading)
         service_of(request).check_rows(sheet.n_rows)
         digest = hashlib.sha256(data).hexdigest()
         return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet))
@@ -220,7 +219,8 @@ async def _uploaded(request: Request) -> tuple[str, bytes]:
         return _SUFFIXES[kind], await request.body()
     if kind != _FORM:
         raise RefusedError(415, f"a sheet comes as {', '.join(_SUFFIXES)} or {_FORM}, not as {kind or 'nothing'}")
-    async with request.form(max_files=1, max_fields=10) as form:
+    form = await form_of(request, max_files=1, max_fields=10)
+    try:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise RefusedError(422, "the form has no file called `file`")
@@ -228,3 +228,5 @@ async def _uploaded(request: Request) -> tuple[str, bytes]:
         if suffix not in _SUFFIXES.values():
             raise RefusedError(422, f"the name of the file must end in {', '.join(_SUFFIXES.values())}")
         return suffix, await file.read()
+    finally:
+        await form.close()

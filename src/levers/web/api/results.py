@@ -1,15 +1,31 @@
 """What a study says: status, effects, forecast, best setting, verdict, diagnostics."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
 from levers.core.space import Level
 from levers.errors import NotFinishedError
 from levers.studies.analysis import diagnostics, views
-from levers.web.api.deps import Name, answer, of_study, service_of, study_of
+from levers.studies.analysis.verification import StudyVerification
+from levers.web.api.deps import Absent, Name, answer, of_study, study_of
 from levers.web.api.runs import CorrectionsMade, ExclusionsMade
 from levers.web.api.schemas import BestShape, Shape, VerdictShape
 
 router = APIRouter(tags=["looking"])
+MOST_SECONDS = 60.0
+"""How long a study is recomputed for whoever asks."""
+Head = Annotated[
+    Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | Absent,
+    Query(description="A digest that was noted before: the log must still contain it."),
+]
+Seconds = Annotated[
+    float,
+    Query(
+        gt=0, le=1e9, description=f"How long to recompute, at most {MOST_SECONDS:g}; the rest is checked as a chain."
+    ),
+]
 
 
 @of_study(router.get, "status", "getStatus", "Where a study stands", views.Status)
@@ -60,6 +76,16 @@ def corrections(request: Request, name: Name) -> Response:
 def exclusions(request: Request, name: Name) -> Response:
     """Oldest first, with who left them out, when and why."""
     return answer(ExclusionsMade(exclusions=study_of(request, name, "read").exclusions()))
+
+
+@of_study(router.get, "verification", "verifyStudy", "Recompute a study from its log", StudyVerification)
+def verification(request: Request, name: Name, head: Head = None, seconds: Seconds = 20.0) -> Response:
+    """The chain of events, designs, decisions, checks and verdict; `differences` names what is not as it should be.
+
+    `remarks` are events that could not be recomputed, and why: they accuse nobody.
+    """
+    study = study_of(request, name, "read")
+    return answer(study.verify(head, seconds=min(seconds, MOST_SECONDS), progress=False))
 
 
 _MOST_PAIRS = 100
@@ -139,8 +165,7 @@ def diagnose(request: Request, name: Name) -> Response:
     """Residuals, interactions between factors, and how strong the evidence is for each. Nothing here decides."""
     state = study_of(request, name, "read").frozen()
     outlying = {trial for doubt in views.doubts(state) for trial in doubt.trials}  # which would look like interactions
-    with service_of(request).slowly():
-        left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
+    left, found = diagnostics.residuals(state, most=1), diagnostics.additivity(state, outlying)
     tested, suspected = (
         [PairShape.read(one, first=found.names[one.first], second=found.names[one.second]) for one in checks]
         for checks in (found.checks[:_MOST_PAIRS], found.suspects)

@@ -25,14 +25,16 @@ from levers.web.api.schemas import (
     GoOn,
     Import,
     Outcome,
+    Renew,
     Restate,
     Shape,
     Taken,
     Told,
     Trials,
 )
+from levers.web.limits.large import LargeBodyRoute
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=LargeBodyRoute)
 _NAN = float("nan")
 _SAME_STUDY = {"path.name": "$request.path.name"}
 _ASKED = "$response.body#/trials/0/trial"
@@ -43,6 +45,12 @@ _ASK[200]["links"] = {
     "fail": {"operationId": "fail", "parameters": _SAME_STUDY, "requestBody": {"trial": _ASKED}},
     "getTrial": {"operationId": "getTrial", "parameters": {**_SAME_STUDY, "path.number": _ASKED}},
 }
+
+
+class Kept(Shape):
+    """The trials that are kept. The others were told, given up, or went to somebody else."""
+
+    trials: list[int]
 
 
 class Failed(Shape):
@@ -85,6 +93,16 @@ def ask(request: Request, name: Name, body: Annotated[Ask, Body()], key: Key = N
         return Trials.of(study.ask(body.n, worker=body.worker, lease=body.lease))
 
     return changed(request, name, key, body, act, body.n)
+
+
+@of_study(router.post, "renew", "renew", "Keep runs that take longer", Kept, responses=_ERRORS)
+def renew(request: Request, name: Name, body: Annotated[Renew, Body()], key: Key = None) -> Response:
+    """A worker that is at work sends this before its lease is over, so that only one that stopped loses its runs."""
+
+    def act(study: Study) -> Kept:
+        return Kept(trials=study.renew(body.trials, lease=body.lease))
+
+    return changed(request, name, key, body, act, len(body.trials))
 
 
 @of_study(router.post, "tell", "tell", "Tell outcomes", Taken, responses=_ERRORS)

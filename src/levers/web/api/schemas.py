@@ -189,6 +189,13 @@ class Ask(Wire):
     lease: Annotated[float, Field(gt=0, le=LONGEST_LEASE)] | None = None
 
 
+class Renew(Wire):
+    """Trials that are still being run, and for how many seconds from now nobody else may have them."""
+
+    trials: Annotated[list[TrialNumber], Field(fail_fast=True)] = Field(min_length=1)
+    lease: Annotated[float, Field(gt=0, le=LONGEST_LEASE)]
+
+
 class Outcome(Wire):
     """The outcome of a trial; null when the run gave none, which fails it."""
 

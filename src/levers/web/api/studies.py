@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 
 from levers.algorithms.registry import option_names
-from levers.core.space import Factor, Level, Space
+from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StorageError, StudyExistsError
-from levers.experiments.plan import Plan, plan
+from levers.experiments.plan import Plan
 from levers.studies.analysis import views
-from levers.studies.library import copy_study, create_study, delete_study, merge_study
+from levers.studies.library import copy_study, delete_study
 from levers.studies.study import Study
 from levers.web.api.deps import (
     Key,
@@ -18,6 +18,7 @@ from levers.web.api.deps import (
     Name,
     Offset,
     answer,
+    body_text,
     of_study,
     once,
     operation,
@@ -27,10 +28,13 @@ from levers.web.api.deps import (
     study_of,
 )
 from levers.web.api.schemas import CopyTo, FactorIn, MergeTo, NewStudy, Page, PlanFor, StudyShape
+from levers.web.costs import check_cost
+from levers.web.limits import jobs
+from levers.web.limits.large import LargeBodyRoute
 from levers.web.security import address, name_of
 from levers.web.service import log
 
-router = APIRouter(tags=["studies"])
+router = APIRouter(tags=["studies"], route_class=LargeBodyRoute)
 _CREATED = responses(400, 409, 413, changes=201)
 _CREATED[201]["headers"] = {
     **_CREATED[201]["headers"],
@@ -75,10 +79,13 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
         )
 
     def make() -> Study:
-        given: dict[str, Any] = {**settings, **body.options}
-        return create_study(body.name, space_of(body.factors), storage=service.storage, who=who, **given)
+        service.check_new(body.name)
+        given: dict[str, Any] = {**settings, **body.options, "who": who}
+        factors = plain_factors(body.factors)
+        check_cost(jobs.sizes_of(factors), service.limits.computing_seconds)
+        return service.begin(body.name, service.compute(request, jobs.new_study, body.name, factors, given), who)
 
-    return _created(request, key, f"create {body.model_dump_json()}", body.name, make)
+    return _created(request, key, f"create {body_text(body)}", body.name, make)
 
 
 @of_study(router.get, "", "getStudy", "What a study is asked to find", StudyShape)
@@ -100,7 +107,7 @@ def delete(request: Request, name: Name) -> Response:
 def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key = None) -> Response:
     """Under another name, in the same storage."""
     study, storage = study_of(request, name, "admin"), service_of(request).storage
-    what = f"copy {study.name} {body.model_dump_json()}"
+    what = f"copy {study.name} {body_text(body)}"
     return _created(request, key, what, body.name, lambda: copy_study(study.name, body.name, storage))
 
 
@@ -114,26 +121,27 @@ def copy(request: Request, name: Name, body: Annotated[CopyTo, Body()], key: Key
 )
 def merge(request: Request, name: Name, body: Annotated[MergeTo, Body()], key: Key = None) -> Response:
     """A new study, with all runs of the old one as evidence. The old one stays as it is."""
-    study, storage = study_of(request, name, "admin"), service_of(request).storage
+    study, service = study_of(request, name, "admin"), service_of(request)
 
     def make() -> Study:
-        return merge_study(
-            study.name, body.name, body.factors, storage, budget=body.budget, seed=body.seed, who=study.who
-        )
+        given = {"budget": body.budget, "seed": body.seed, "who": study.who}
+        past = study.storage.read(study.id, 0)
+        found = service.compute(request, jobs.merged_study, study.name, past, body.name, body.factors, **given)
+        return service.begin(body.name, found, study.who)
 
-    return _created(request, key, f"merge {study.name} {body.model_dump_json()}", body.name, make)
+    return _created(request, key, f"merge {study.name} {body_text(body)}", body.name, make)
 
 
-def space_of(factors: dict[str, list[Level]] | list[FactorIn] | list[int]) -> Space:
-    """The space that a request describes, by levels or by how many there are.
+def plain_factors(factors: dict[str, list[Level]] | list[FactorIn] | list[int]) -> jobs.Factors:
+    """The factors that a request describes, by levels or by how many there are.
 
-    >>> space_of({"heat": ["low", "high"]}).names
-    ('heat',)
+    >>> plain_factors({"heat": ["low", "high"]})
+    [('heat', ['low', 'high'])]
     """
     if isinstance(factors, dict):
-        return Space.of(factors)
-    named = [Factor(factor.name, factor.levels) for factor in factors if isinstance(factor, FactorIn)]
-    return Space(named) if named else Space.sized([n for n in factors if isinstance(n, int)])
+        return list(factors.items())
+    named = [(factor.name, factor.levels) for factor in factors if isinstance(factor, FactorIn)]
+    return named or [n for n in factors if isinstance(n, int)]
 
 
 def _created(request: Request, key: str | None, what: str, name: str, make: Callable[[], Study]) -> Response:
@@ -152,7 +160,7 @@ def _created(request: Request, key: str | None, what: str, name: str, make: Call
     return answer(text, 201, {"location": where, **headers})
 
 
-planning = APIRouter(tags=["planning"])
+planning = APIRouter(tags=["planning"], route_class=LargeBodyRoute)
 _MOST_FACTORS = 1_000
 _MOST_PROVEN = 12  # levels in all, of factors that differ in their number: a few seconds
 
@@ -170,10 +178,11 @@ def make_plan(request: Request, body: Annotated[PlanFor, Body()]) -> Response:
     service_of(request).allow(request, "read")
     if len(body.factors) > _MOST_FACTORS:
         raise InvalidSpaceError(f"{len(body.factors)} factors are too many to plan here; at most {_MOST_FACTORS}")
-    space, settings = space_of(body.factors), body.settings()
-    if settings["certificate"] == "proven" and sum(set(space.n_levels)) > _MOST_PROVEN:
+    factors, settings = plain_factors(body.factors), body.settings()
+    sizes = jobs.sizes_of(factors)
+    if settings["certificate"] == "proven" and sum(set(sizes)) > _MOST_PROVEN:
         raise InvalidSettingError(
             "the proven certificate takes long to compute for so many levels; plan with levers.plan on your own machine"
         )
-    with service_of(request).slowly():
-        return answer(plan(space, **settings))
+    check_cost(sizes, service_of(request).limits.computing_seconds)
+    return answer(service_of(request).compute(request, jobs.plan_text, factors, settings))

@@ -23,7 +23,7 @@ _WORDS = {
     409: "That cannot be done now",
     413: "That is too large",
     422: "Something is not right with what was sent",
-    503: "The storage does not answer",
+    503: "Not now",
 }
 
 

@@ -19,10 +19,11 @@ from levers.studies.analysis.describe import several
 from levers.studies.analysis.tables import export_study
 from levers.studies.sheets.cells import taken_codes
 from levers.studies.sheets.files import MEDIA_TYPES
-from levers.studies.sheets.read import Sheet, read_sheet
+from levers.studies.sheets.read import Sheet
 from levers.studies.sheets.runs import tell_sheet, write_runs
 from levers.studies.study import Study
 from levers.web.errors import RefusedError
+from levers.web.limits import jobs
 from levers.web.pages.runs import study_address
 from levers.web.pages.site import answered, is_quiet, page, service_of
 from levers.web.pages.study import open_runs, opened, panels_of, refused
@@ -53,8 +54,7 @@ def export(request: Request, name: str, what: str, suffix: str) -> Response:
         raise RefusedError(404, f"there are {', '.join(_EXPORTS)}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{what}.{suffix}"
-        with service_of(request).slowly():
-            (save_report if what == "report" else export_study)(study, path)
+        (save_report if what == "report" else export_study)(study, path)
         return _download(path, f"{study.name} {what}.{suffix}")
 
 
@@ -86,8 +86,8 @@ def _uploaded(request: Request, study: Study, form: FormData) -> Sheet:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"sheet{suffix}"
         path.write_bytes(file.file.read())
-        with service_of(request).slowly():  # people know the file by their own name for it
-            sheet = read_sheet(path, study.space, name=repr(shown), check=False)
+        # people know the file by their own name for it
+        sheet = service_of(request).compute(request, jobs.sheet_of, path, study.space, repr(shown))
     service_of(request).check_rows(sheet.n_rows)
     return sheet
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from levers.errors import InvalidSettingError
-from levers.studies.sheets.cells import level_text, typed_number
+from levers.studies.sheets.cells import level_text, typed_number, typed_whole
 
 _HUGE = 10**15
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
@@ -105,7 +104,4 @@ def whole(text: str, what: str) -> int:
     >>> whole("24", "the number of runs")
     24
     """
-    plain = text.strip()
-    if not plain.isascii() or not plain.isdigit() or len(plain) > 15:
-        raise InvalidSettingError(f"{what} must be a whole number, not {plain[:60]!r}")
-    return int(plain)
+    return typed_whole(text, what)

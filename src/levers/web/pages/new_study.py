@@ -1,307 +1,21 @@
 """The form of a new study, with a plan that follows what is typed."""
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
-from levers.core.merging import Merging, forbidden_combinations, merged_groups
-from levers.core.space import Level
-from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, SheetError
-from levers.experiments.plan import GUESSES, Plan, merged_plan, plan
-from levers.studies.library import create_study
-from levers.studies.settings import CREATE, FORM, NOISE, QUESTIONS, RUNS, Setting, settings_of
+from levers.errors import LeversError, SheetError
+from levers.studies.settings import QUESTIONS, Setting
 from levers.studies.sheets.cells import utf8
-from levers.studies.space_text import (
-    Typed,
-    absolute_tolerance,
-    made_space,
-    parse_forbidden,
-    parse_levels,
-    parse_merged,
-    parse_names,
-    parse_setting,
-    parse_text,
-)
-from levers.studies.spec import free_levers
+from levers.web.drafts import CHOICES, EMPTY_ROWS, FIELDS, ON_FORM, Draft, plan_shown
 from levers.web.errors import message_of, status_of
-from levers.web.pages.filters import decimal, whole
+from levers.web.limits import jobs
 from levers.web.pages.site import fragment, page, part, service_of
 from levers.web.pages.study import study_page
 from levers.web.security import Posted, address, back_to, file_of, text_of
 
-ON_FORM = settings_of(FORM)
-ALTERNATIVES = {RUNS: ("budget", "tolerance"), NOISE: ("expected_noise", "noise_sd")}
-"""Questions that are answered by one setting of two, the first unless another is chosen or typed."""
-CHOICES = {question: f"by-{question}" for question in ALTERNATIVES}
-SCRIPTED = "scripted"
-"""A field that scripts fill in: they move the choice to what somebody types in, so that it can be relied on."""
-FIELDS = ("name", "table", SCRIPTED, *CHOICES.values(), *(setting.name for setting in ON_FORM))
-READERS: Mapping[str, Callable[[str, str], Any]] = {
-    "choice": lambda text, label: text,
-    "positive": decimal,
-    "amount": lambda text, label: text if text.rstrip().endswith("%") else decimal(text, label),
-    "number": decimal,
-    "probability": decimal,
-    "count": whole,
-    "whole": whole,
-}
-"""How the text of a field is read, by the kind of setting; the others are read with the levers."""
-_EMPTY_ROWS, _MOST_ROWS, _LONGEST = 3, 500, 2_000_000
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What was typed: `fields` by name, and `rows` of levers and their levels."""
-
-    fields: Mapping[str, str]
-    rows: list[tuple[str, str]]
-    n_empty: int = _EMPTY_ROWS
-    problems: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls) -> "Draft":
-        """The form as it is first shown."""
-        defaults = {setting.name: str(setting.default) for setting in ON_FORM if setting.default}
-        return cls({key: defaults.get(key, "") for key in FIELDS}, [])
-
-    @classmethod
-    def of(cls, form: FormData) -> "Draft":
-        """From a form. The text of a file that was chosen goes to the field for pasted text, so that it is kept."""
-        fields = {key: text_of(form, key, _LONGEST) for key in FIELDS}
-        problems: dict[str, str] = {}
-        file = file_of(form, "file")
-        if file is not None:
-            try:
-                fields["table"] = utf8(file.file.read(_LONGEST)).decode().strip()
-            except (SheetError, UnicodeDecodeError) as error:
-                problems["table"] = f"the file cannot be read: {error}"
-        names = [str(value).strip() for value in form.getlist("factor")][:_MOST_ROWS]
-        levels = [str(value).strip() for value in form.getlist("levels")][:_MOST_ROWS]
-        rows = [(a, b) for a, b in zip(names, levels, strict=False) if a or b]
-        more = _EMPTY_ROWS if text_of(form, "more_rows") else 0
-        return cls(fields, rows, max(_EMPTY_ROWS, len(names) - len(rows)) + more, problems)
-
-    def picked(self, question: str) -> str:
-        """Which of two settings answers a question: the one that was chosen.
-
-        Without scripts the choice may have been forgotten: a field that alone is filled in is the answer then.
-        """
-        names = ALTERNATIVES[question]
-        filled = [name for name in names if self.fields[name]]
-        chosen = self.fields[CHOICES[question]]
-        if chosen in names and (self.fields[SCRIPTED] or len(filled) != 1):
-            return chosen
-        return filled[-1] if filled else names[0]
-
-    def says_something(self, setting: Setting) -> bool:
-        """Whether a setting was typed, or is wrong: then it must be seen."""
-        return bool(self.fields[setting.name]) or setting.name in self.problems
-
-    @property
-    def all_picked(self) -> dict[str, bool]:
-        """The settings that answer a question by one of two, and whether each is the answer."""
-        return {name: name == self.picked(question) for question, names in ALTERNATIVES.items() for name in names}
-
-    def checked(self) -> dict[str, Any] | None:
-        """What `create_study` and plans are given; None when something is wrong, and then `problems` says what."""
-        found = self._try("factors", self._factors)
-        space = None if found is None else self._try("factors", lambda: made_space(found.factors))
-        forbidden: list[Mapping[str, Level]] = []
-        merged: list[list[str]] = []
-        free: tuple[str, ...] = ()
-        if space is not None:
-            typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
-            forbidden = [*found.forbidden, *(typed or [])]
-            merged = [*found.merged, *parse_merged(space, self.fields["merged"])]
-            self._try("merged", lambda: merged_groups(space, merged))
-            named = [*found.free, *parse_names(space, self.fields["free"])]
-            free = self._try("free", lambda: free_levers(space, dict.fromkeys(named))) or ()
-        baseline = None
-        if space is not None and (text := self.fields["baseline"]):
-            baseline = self._try("baseline", lambda: dict(space.encode(parse_setting(space, text))))
-        settings = self._settings()
-        if self.problems or space is None:
-            return None
-        given = {"space": space, "forbidden": forbidden, "merged": merged, "free": free, "baseline": baseline}
-        return {**given, **settings}
-
-    def _factors(self) -> Typed:
-        factors = [(name, parse_levels(levels)) for name, levels in self.rows]
-        try:
-            more = parse_text(self.fields["table"])
-        except LeversError as error:
-            self.problems.setdefault("table", str(error))
-            raise InvalidSpaceError("the pasted table cannot be read") from None
-        return more._replace(factors=[*factors, *more.factors])
-
-    def _settings(self) -> dict[str, Any]:
-        """The numbers, None where a field is empty or not the answer; what is wrong goes to `problems`."""
-        others = {name for question, names in ALTERNATIVES.items() for name in names if name != self.picked(question)}
-        numbers = {
-            setting.name: None if setting.name in others else self._value(setting)
-            for setting in ON_FORM
-            if setting.kind in READERS
-        }
-        numbers["tolerance"] = self._try(
-            "tolerance", lambda: absolute_tolerance(numbers["tolerance"], numbers["baseline_outcome"])
-        )
-        asked = self.picked(RUNS)
-        if all(self.fields[name] for name in ALTERNATIVES[RUNS]) and not self.fields[CHOICES[RUNS]]:
-            self.problems["budget"] = "give either a tolerance or a budget of runs, and not both"
-        if not self.fields[asked]:
-            self.problems[asked] = "say how many runs you can make, or how close to the best it must be"
-        return numbers
-
-    def _value(self, setting: Setting) -> Any:
-        text, read = self.fields[setting.name], READERS[setting.kind]
-        if not text:
-            return setting.default
-        return self._try(setting.name, lambda: read(text, setting.label))
-
-    def _try(self, key: str, act: Callable[[], Any]) -> Any:
-        try:
-            return act()
-        except (InvalidSettingError, InvalidSpaceError) as error:
-            self.problems.setdefault(key, str(error))
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a plan rests on: the sizes of the levers and the numbers of the form.
-
-    `apart` are the sizes before any levers were merged or tied together by forbidden combinations.
-    """
-
-    n_levels: tuple[int, ...]
-    tolerance: float | None
-    budget: int | None
-    failure_prob: float
-    noise_sd: float | None
-    max_parents: int | None = None
-    min_effect: float | None = None
-    apart: tuple[int, ...] | None = None
-    expected_noise: float | None = None
-    block_size: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Buys:
-    """An assumption: the runs of the worst case and likely, with it and without."""
-
-    what: str
-    with_it: tuple[int, int]
-    without: tuple[int, int]
-    given: bool
-
-    @property
-    def saved(self) -> float | None:
-        """How many times fewer runs, in the worst case."""
-        return self.without[0] / self.with_it[0] if self.with_it[0] else None
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan for the form; with a noise that is not known, one for each guess of it.
-
-    `guessed` is whether somebody said what to expect of an unknown noise.
-    """
-
-    plan: Plan
-    guesses: tuple[Plan, ...] = ()
-    guessed: bool = False
-
-    @property
-    def noise_known(self) -> bool:
-        """Whether the study is told the noise."""
-        return self.plan.noise_known
-
-
-def question(given: Mapping[str, Any]) -> Question:
-    """What is to be planned. Merged levers, and those that forbidden combinations tie together, count as one."""
-    space = given["space"]
-    forbidden, merged = forbidden_combinations(space, given["forbidden"]), merged_groups(space, given["merged"])
-    names = [one.name for one in fields(Question) if one.name not in ("n_levels", "apart")]
-    found = Merging.of(space, forbidden, merged)
-    apart = space.n_levels if found.is_merged else None
-    return Question(found.inner.n_levels, **{name: given[name] for name in names}, apart=apart)
-
-
-@lru_cache(maxsize=256)
-def made_plan(asked: Question) -> Plan:
-    """The plan of a question."""
-    given = asdict(asked)
-    n_levels, apart = list(given.pop("n_levels")), given.pop("apart")
-    return plan(n_levels, **given) if apart is None else merged_plan(n_levels, apart, **given)
-
-
-@lru_cache(maxsize=128)
-def planned(asked: Question) -> Planned:
-    """The plan, and one for each guess of an unknown noise.
-
-    >>> found = planned(Question((4,) * 6, 0.5, None, 0.1, 1.0))
-    >>> found.plan.worst_case_runs < found.plan.modl_runs
-    True
-    """
-    guessed = asked.expected_noise is not None
-    if asked.noise_sd is not None or asked.tolerance is None:
-        return Planned(made_plan(asked), guessed=guessed)
-    middle = asked.expected_noise or asked.tolerance
-    guesses = tuple(made_plan(replace(asked, expected_noise=factor * middle)) for factor in GUESSES)
-    return Planned(guesses[GUESSES.index(1.0)], guesses, guessed)
-
-
-@lru_cache(maxsize=128)
-def bought(asked: Question) -> tuple[Buys, ...]:
-    """What each assumption buys; it takes several plans, so a page shows the plan first.
-
-    >>> bought(Question((4,) * 6, 0.5, None, 0.1, 1.0))[0].what
-    'at most 3 of 6 levers matter'
-    """
-    if asked.tolerance is None:  # a budget is spent whatever is assumed
-        return ()
-    tolerance = asked.tolerance
-    noise_sd = asked.noise_sd or asked.expected_noise or tolerance
-    if asked.noise_sd is None:
-        asked = replace(asked, expected_noise=noise_sd)
-    found = []
-    few = asked.max_parents or max(1, min(3, len(asked.n_levels) // 2))
-    if len(asked.n_levels) > 1:
-        words, without = f"at most {few} of {len(asked.n_levels)} levers matter", replace(asked, max_parents=None)
-        found.append(_pair(words, replace(asked, max_parents=few), without, asked.max_parents is not None))
-    least, without = asked.min_effect or 2 * tolerance, replace(asked, min_effect=None)
-    words = f"a lever that matters moves the outcome by {least:.3g} or more"
-    found.append(_pair(words, replace(asked, min_effect=least), without, asked.min_effect is not None))
-    known = replace(asked, noise_sd=noise_sd, expected_noise=None)
-    unknown = replace(asked, noise_sd=None, expected_noise=noise_sd)
-    found.append(_pair(f"the noise is known (sd {noise_sd:.3g})", known, unknown, asked.noise_sd is not None))
-    found.append(
-        _pair(f"a tolerance of {2 * tolerance:.3g} will do", replace(asked, tolerance=2 * tolerance), asked, False)
-    )
-    # what is only proposed must pay, in the worst case too; what was typed is shown as it is
-    return tuple(pair for pair in found if pair is not None and (pair.given or _pays(pair)))
-
-
-def _pays(pair: Buys) -> bool:
-    return pair.with_it[0] < pair.without[0] and pair.with_it[1] <= pair.without[1]
-
-
-def _pair(what: str, with_it: Question, without: Question, given: bool) -> Buys | None:
-    try:
-        a, b = made_plan(with_it), made_plan(without)
-    except LeversError:  # an assumption that makes no sense here buys nothing
-        return None
-    return Buys(what, _runs(a), _runs(b), given)
-
-
-def _runs(found: Plan) -> tuple[int, int]:
-    return found.worst_case_runs, math.ceil(min(found.runs_if_few_matter, found.worst_case_runs))
-
+_MOST_ROWS, _LONGEST = 500, 500_000
 
 router = APIRouter(include_in_schema=False)
 
@@ -325,36 +39,28 @@ def new_or_study(request: Request) -> Response:
 def plan_part(request: Request, form: Posted, with_buys: bool = True) -> Response:
     """The plan for what is in the form now. A page asks first without what assumptions buy, which takes longer."""
     service_of(request).allow(request, "read")
-    with service_of(request).slowly():
-        return part(fragment(request, "parts/plan.html", **plan_context(Draft.of(form), with_buys=with_buys)))
+    return part(fragment(request, "parts/plan.html", **_plan(request, draft_of(form), with_buys=with_buys)))
 
 
 @router.post("/studies")
 def create(request: Request, form: Posted) -> Response:
     """Begin the study, or show the form again with everything that was typed and what is wrong."""
     service, access = service_of(request), service_of(request).allow(request, "admin")
-    draft = Draft.of(form)
+    draft = draft_of(form)
     if text_of(form, "more_rows") or text_of(form, "show_plan"):
         return _form(request, draft, 200)
-    given = draft.checked()
-    if given is None:
-        return _form(request, draft, 422)
+    name = draft.fields["name"]
     try:
-        study = create_study(draft.fields["name"], storage=service.storage, who=access.who, **for_study(given))
+        service.check_new(name)
+        found = service.compute(request, jobs.study_of_draft, draft, access.who)
+        if isinstance(found, dict):
+            draft.problems.update(found)
+            return _form(request, draft, 422)
+        study = service.begin(name, found, access.who)
     except LeversError as error:
         draft.problems.setdefault(error.field if error.field in (*FIELDS, "factors") else "form", message_of(error))
         return _form(request, draft, status_of(error))
     return back_to(request, f"/studies/{address(study.name)}", "The study has begun. Ask for its first runs.")
-
-
-def for_study(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study is begun with: all that was given but what only plans are made with.
-
-    >>> for_study({"space": None, "budget": 9, "expected_noise": 2.0})
-    {'space': None, 'budget': 9}
-    """
-    only_planned = {setting.name for setting in ON_FORM if CREATE not in setting.faces}
-    return {name: value for name, value in given.items() if name not in only_planned}
 
 
 def _form(request: Request, draft: Draft, status: int) -> Response:
@@ -370,24 +76,37 @@ def _form(request: Request, draft: Draft, status: int) -> Response:
         "picked": draft.all_picked,
         "opened": {question for question in QUESTIONS if any(map(draft.says_something, asked[question]))},
     }
-    return page(request, "new.html", status, **shown, **plan_context(draft, keep_quiet=status == 200))
+    return page(request, "new.html", status, **shown, **_plan(request, draft, keep_quiet=status == 200))
 
 
-def plan_context(draft: Draft, *, keep_quiet: bool = False, with_buys: bool = True) -> dict[str, Any]:
-    """The plan, or why there is none yet. A draft that is shown again keeps only problems that were found before."""
-    before = dict(draft.problems)
-    found, buys, waiting = None, None, ""
-    if not draft.rows and not draft.fields["table"]:
-        waiting = "The plan appears here once there are levers with their levels, and how many runs you can make."
-    elif (given := draft.checked()) is None:
-        waiting = "; ".join(dict.fromkeys(draft.problems.values()))
-    else:
+def draft_of(form: FormData) -> Draft:
+    """From a form. The text of a file that was chosen goes to the field for pasted text, so that it is kept."""
+    fields = {key: text_of(form, key) for key in FIELDS}
+    problems: dict[str, str] = {}
+    file = file_of(form, "file")
+    if file is not None:
         try:
-            asked = question(given)
-            found, buys = planned(asked), bought(asked) if with_buys else None
-        except LeversError as error:
-            waiting = str(error)
-    if keep_quiet:
-        draft.problems.clear()
-        draft.problems.update(before)
-    return {"planned": found, "buys": buys, "waiting": waiting}
+            fields["table"] = utf8(file.file.read(_LONGEST + 1)).decode().strip()
+        except (SheetError, UnicodeDecodeError) as error:
+            problems["table"] = f"the file cannot be read: {error}"
+    for key, text in fields.items():
+        if len(text) > _LONGEST:
+            problems[key] = f"at most {_LONGEST:,} characters can be entered here; begin such a study over the API"
+            fields[key] = text[:_LONGEST]
+    names = [str(value).strip() for value in form.getlist("factor")][:_MOST_ROWS]
+    levels = [str(value).strip() for value in form.getlist("levels")][:_MOST_ROWS]
+    rows = [(a, b) for a, b in zip(names, levels, strict=False) if a or b]
+    more = EMPTY_ROWS if text_of(form, "more_rows") else 0
+    return Draft(fields, rows, max(EMPTY_ROWS, len(names) - len(rows)) + more, problems)
+
+
+def _plan(request: Request, draft: Draft, *, keep_quiet: bool = False, with_buys: bool = True) -> dict[str, Any]:
+    """The plan, or why there is none yet. A draft that is shown again keeps only problems that were found before."""
+    if not draft.rows and not draft.fields["table"]:
+        shown = plan_shown(draft, with_buys=with_buys)  # which needs no plan
+    else:
+        service = service_of(request)
+        shown = service.compute(request, jobs.plan_of_draft, draft, with_buys, service.limits.computing_seconds)
+    if not keep_quiet:
+        draft.problems.update(shown.problems)
+    return {"planned": shown.planned, "buys": shown.buys, "waiting": shown.waiting}

@@ -16,6 +16,7 @@ from levers.studies.events import numbers
 from levers.studies.outcomes import new_outcomes, taken_levels
 from levers.studies.sheets.cells import level_finder, level_text
 from levers.studies.state import TrialState
+from levers.studies.storage.tokens import short_name
 from levers.studies.study import Study
 from levers.web.cache import who_told
 from levers.web.pages.filters import decimal, exact, has_comma, whole
@@ -158,7 +159,7 @@ def take(
     for trial in told:
         value = study.trial(trial).value
         assert value is not None  # it was told
-        by = f" by {tellers[trial]}" if trial in tellers else ""
+        by = f" by {short_name(tellers[trial])}" if trial in tellers else ""
         reason = f"it was told already{by}: {exact(value)}. Yours is {exact(values[trial])}."
         problems[trial] = Refusal(reason, may_correct=True)
     return [*found.trials[stored].tolist(), *known], problems

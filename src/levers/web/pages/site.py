@@ -15,12 +15,12 @@ from levers.charts.html import style_sheet
 from levers.errors import StorageError
 from levers.studies.analysis.describe import several
 from levers.studies.sheets.cells import level_texts
-from levers.studies.storage.tokens import find_token
+from levers.studies.storage.sessions import LONGEST_SECONDS, end_session, start_session
 from levers.web import security
 from levers.web.errors import RefusedError
 from levers.web.pages import filters
-from levers.web.security import Posted, address, back_to, set_cookie, text_of
-from levers.web.service import COOKIE, Access, Service
+from levers.web.security import Posted, address, back_to, drop_cookie, set_cookie, text_of
+from levers.web.service import Access, Service, session_cookie
 
 FOLDER = Path(__file__).parent.parent / "static"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -146,9 +146,6 @@ def answered(request: Request, where: str, said: str, kind: str = "done", status
     return back_to(request, where, said, kind)
 
 
-KEPT_SECONDS = 30 * 86_400
-
-
 def safe_place(where: str) -> str:
     """An address of this service to go on to, never one of another site.
 
@@ -167,26 +164,39 @@ def login_page(request: Request, then: str = "/") -> Response:
 
 def login(request: Request, status: int, wrong: str, then: str) -> Response:
     """The page for the token."""
-    return page(request, "login.html", status, wrong=wrong, then=safe_place(then))
+    shown = page(request, "login.html", status, wrong=wrong, then=safe_place(then))
+    if status == 401 and session_cookie(request) in request.cookies:  # it opens nothing any more
+        drop_cookie(request, shown, session_cookie(request))
+    return shown
 
 
 @router.post("/login")
 def take_token(request: Request, form: Posted) -> Response:
-    """Keep a token in the browser, if it is a good one."""
-    token, then = text_of(form, "token", 500), safe_place(text_of(form, "then", 2000))
-    if find_token(service_of(request).storage, token) is None:
-        wrong = "The token is wrong or was revoked. It looks like levers_..., and `levers token create` makes one."
-        return login(request, 401, wrong, then)
+    """Begin a session, if the token is a good one. The browser never keeps the token."""
+    service, then = service_of(request), safe_place(text_of(form, "then", 2000))
+    try:
+        token = service.token(request, text_of(form, "token", 500))
+    except RefusedError as refused:
+        wrong = f"{str(refused)[:1].upper()}{str(refused)[1:]}."
+        if refused.status == 401:
+            wrong = f"{wrong} It looks like levers_..., and whoever runs the service makes one."
+        answer = login(request, refused.status, wrong, then)
+        answer.headers.update(refused.headers)
+        return answer
+    end_session(service.storage, request.cookies.get(session_cookie(request), ""))
+    value = start_session(service.storage, token, service.clock())
     answer = back_to(request, then)
-    set_cookie(request, answer, COOKIE, token, KEPT_SECONDS)
+    set_cookie(request, answer, session_cookie(request), value, int(LONGEST_SECONDS))
     return answer
 
 
 @router.post("/logout")
 def logout(request: Request, form: Posted) -> Response:
-    """Let the browser forget the token."""
-    answer = back_to(request, "/login" if service_of(request).needs_token else "/")
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    """End the session, here and in the browser."""
+    service, name = service_of(request), session_cookie(request)
+    end_session(service.storage, request.cookies.get(name, ""))
+    answer = back_to(request, "/login" if service.needs_token else "/")
+    drop_cookie(request, answer, name)
     return answer
 
 

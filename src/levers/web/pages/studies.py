@@ -9,9 +9,10 @@ from levers.charts.drawings import COMPARE
 from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis.views import Status
-from levers.studies.library import delete_study, merge_study
+from levers.studies.library import delete_study
 from levers.web.demo import MOST_DEMOS, Demos
 from levers.web.errors import message_of, status_of
+from levers.web.limits import jobs
 from levers.web.pages.filters import whole
 from levers.web.pages.site import page, service_of
 from levers.web.pages.study import MOST_TABLE_ROWS, Headline, context, opened, view_cache_of
@@ -149,7 +150,10 @@ def merge(request: Request, name: str, form: Posted) -> Response:
     who = service_of(request).allow(request, "admin").who
     try:
         budget = whole(typed, "the budget") if typed else None
-        made = merge_study(study.name, new_name, chosen, study.storage, budget=budget, who=who)
+        service = service_of(request)
+        past = study.storage.read(study.id, 0)
+        found = service.compute(request, jobs.merged_study, study.name, past, new_name, chosen, budget=budget, who=who)
+        made = service.begin(new_name, found, who)
     except LeversError as error:
         return _form(request, name, chosen, new_name, message_of(error), typed, status_of(error))
     n = sum(len(past.values) for past in made.state.past)

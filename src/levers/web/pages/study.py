@@ -17,6 +17,7 @@ from levers.studies.analysis import views
 from levers.studies.analysis.describe import gain_words, promise, several
 from levers.studies.analysis.views import Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
+from levers.studies.storage.tokens import short_name
 from levers.studies.study import Study
 from levers.web.cache import ViewCache, who_told
 from levers.web.errors import RefusedError, lines_of, status_of
@@ -178,7 +179,7 @@ def open_runs(
     kept = [t for t in (*shown, *entered) if 0 <= t < state.trials.n_trials]
     listed = sorted({*out[:MOST_ROWS].tolist(), *kept[:MOST_KEPT]})
     closed = [t for t in listed if state.trials.state[t] == TrialState.COMPLETE]
-    tellers = who_told(study, state, closed) if closed else {}
+    tellers = {t: short_name(who) for t, who in who_told(study, state, closed).items()} if closed else {}
     rows = []
     for trial in views.trials(state, listed):
         said = "" if trial.state is TrialState.RUNNING else became(trial, tellers.get(trial.number))
@@ -285,11 +286,9 @@ def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A0
 def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
     _, view = opened(request, name)
-    with service_of(request).slowly():
-        found = view.additivity
-        shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
-        shown["rows"] = check_rows(view)
-        given: dict[str, Any] = {**shown, **context(view)}
+    found = view.additivity
+    shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
+    given: dict[str, Any] = {**shown, "rows": check_rows(view), **context(view)}
     if part_only:
         return part(fragment(request, "parts/checks.html", **given))
     return page(request, "checks.html", **given)
@@ -311,12 +310,13 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
     service = service_of(request)
     study = await to_thread.run_sync(lambda: service.study(request, name_of(name), "read"))
     if service.stopping.is_set():
-        raise RefusedError(503, "the service is stopping")
+        raise RefusedError(503, "the service is stopping", retry_after=5)
     last = request.headers.get("last-event-id", "")  # sent by a browser that connects again
     seq = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else since
 
     def still_allowed() -> None:
         request.scope["levers.state"].pop("access", None)  # ask the storage, not what it said when this began
+        request.scope["levers.state"]["only_watching"] = True
         service.study(request, name_of(name), "read")
 
     events = request.app.state.live.follow(study.name, seq, still_allowed)

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.certificates.certificate import stakes_tolerance
@@ -43,8 +41,7 @@ class PooledCertificate:
         """
         assert state.noise_sd is not None  # known from the start, or estimated after the first block
         in_play = level_mask(state.active, max(self.choices.n_levels))
-        pairs = in_play[:, :, None] & in_play[:, None, :] & ~np.eye(in_play.shape[1], dtype=bool)
-        least = np.where(pairs, evidence.information, np.inf).min(axis=(1, 2))
+        least = evidence.least(in_play)
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
         wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0

@@ -273,7 +273,7 @@ class Pooled(Algorithm):
         >>> pooled = Pooled(Problem(Space.sized([2, 2]), 0.5, 0.1, 1.0))
         >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
         >>> state = pooled.absorb(pooled.start(), rows, [0.0, 1.0, 5.0, 6.0], "past data")
-        >>> float(pooled.evidence(state).estimates[0, 1, 0].round(6)), state.blocks[0].stage
+        >>> round(pooled.evidence(state).estimate(0, 1, 0), 6), state.blocks[0].stage
         (5.0, 'past data')
         """
         rows = np.asarray(codes, dtype=np.int16)
@@ -432,7 +432,7 @@ class Pooled(Algorithm):
         active = state.active if self.aim == CERTIFY else all_levels(self.n_levels)
         in_play = level_mask(active, max(self.n_levels))
         radii = self.confidence(state).radii(evidence.information)
-        return assess(evidence.estimates, radii, in_play, parents, closed, self.known)
+        return assess(self.n_levels, evidence.estimates, radii, in_play, parents, closed, self.known)
 
     def _assessed(self, state: PooledState) -> tuple[PooledState, Evidence, Standing | None]:
         """The state with the noise, the leaders and what is in play by all runs; None while nothing tells the noise."""
@@ -445,7 +445,7 @@ class Pooled(Algorithm):
             return replace(state, leaders=self._leaders(state, evidence, now)), evidence, now
         active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
         dropped = tuple(
-            Elimination(k, level, state.n_runs, float(evidence.estimates[k, now.leaders[k], level]))
+            Elimination(k, level, state.n_runs, evidence.estimate(k, int(now.leaders[k]), level))
             for k, levels in enumerate(state.active)
             for level in levels
             if level not in active[k]
@@ -466,7 +466,7 @@ class Pooled(Algorithm):
         where its factor is known not to matter."""
         leaders: list[int] = now.leaders.tolist()
         for k, level in enumerate(self.baseline or ()):
-            ahead, known = evidence.estimates[k, leaders[k], level], evidence.information[k, leaders[k], level]
+            ahead, known = evidence.estimate(k, leaders[k], level), evidence.known(k, leaders[k], level)
             tied = ahead * math.sqrt(known) <= settings.TIED * (state.noise_sd or 0.0)
             settled = not now.open[k] and not now.parents[k]
             if now.active[k, level] and (tied or settled):

@@ -69,7 +69,7 @@ def _left_remarks(space: Space, free: tuple[int, ...], state: SubsetState, compa
     names = tuple(space.names[k] for k in subsets_of(free)[state.leader])
     if names and state.subset is not None:
         evidence = comparison.evidence(state.subset)
-        gain = float(evidence.estimates[0, state.leader, 0])
+        gain = evidence.estimate(0, state.leader, 0)
         said = f"leaving {' and '.join(names)} alone was better by {gain:.3g} than the best setting of all levers"
         yield Remark("gain of leaving alone", said, levers=names)
 
@@ -115,7 +115,7 @@ def hidden_causes(
         return
     evidence, places = comparison.evidence(state.subset), choices.places
     for a, subset in enumerate(subsets_of(free)):
-        known = float(evidence.information[0, a, 0])
+        known = evidence.known(0, a, 0)
         if not subset or known <= 0:
             continue
         error = comparison.unequal * other.sd / float(np.sqrt(known))
@@ -125,5 +125,5 @@ def hidden_causes(
             for f, k in enumerate(free)
             if k in subset
         ]
-        gain = float(evidence.estimates[0, a, 0])
+        gain = evidence.estimate(0, a, 0)
         yield subset, hidden_cause(fit, own, gain, error, other.dof, taken, 2 ** len(free) - 1)

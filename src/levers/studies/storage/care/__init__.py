@@ -1,0 +1,1 @@
+"""Looking after a whole storage: check, backup, restore, repair."""

@@ -1,0 +1,1 @@
+"""Who calls, by which name, and how often with a wrong token."""
