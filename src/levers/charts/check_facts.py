@@ -49,7 +49,7 @@ MOST_FACTORS = 60
 
 def evidence_facts(view: StudyView) -> Facts[Bars]:
     """A bar for each factor, strongest first: what its levels differ by over what it takes to be shown."""
-    heading = "how strong the evidence is for each factor"
+    heading = "how strong the evidence is for each lever"
     found = sorted(view.evidence, key=_strength, reverse=True)
     n, proofs = len(found), bool([one for one in found if one.ratio is not None])
     if not proofs and not [one for one in found if one.t is not None]:
@@ -75,14 +75,14 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
         bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
     shown = [short(one.factor) for one in found if one.shown]
     if proofs:
-        caption = f"{len(shown)} of {n} factors are shown to matter, all statements together holding with probability "
-        caption += f"{100 * (1 - view.state.spec.failure_prob):g} %. A factor is shown when its bar passes 1"
+        caption = f"{len(shown)} of {n} levers are shown to matter, all statements together holding with probability "
+        caption += f"{100 * (1 - view.state.spec.failure_prob):g} %. A lever is shown when its bar passes 1"
         # with max_parents a level that was dropped at an earlier look is proof enough
         caption += ", or did earlier." if [one for one in found if one.shown and (one.ratio or 0) < 1] else "."
     else:
-        caption = f"The largest difference of each of {n} factors in standard errors: it describes, and proves nothing."
+        caption = f"The largest difference of each of {n} levers in standard errors: it describes, and proves nothing."
     if n > MOST_FACTORS:
-        caption += f" The strongest {MOST_FACTORS} of {n} factors are drawn; the table has all."
+        caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn; the table has all."
     caption += doubt_note(view)
     strong = Look("shown to matter", "c-lead", "bar")
     weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
@@ -92,8 +92,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
         legend.append(Look("enough to be shown", "c-ink", "dashed"))
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
     strongest = short(found[0].factor)
-    alt = f"Bars of the evidence for {n} factors, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
-    header: Row = ("factor", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
+    alt = f"Bars of the evidence for {n} levers, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
+    header: Row = ("lever", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
     header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
@@ -116,7 +116,7 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     >>> "a single lever" in additivity_facts(StudyView("oven", study.state)).alt
     True
     """
-    heading, found = "do factors act together?", view.additivity
+    heading, found = "do levers act together?", view.additivity
     if not found.checks:
         return nothing_yet(heading, f"{plain(found.reason or found.summary)}. {_advice(view)}", view)
     n = len(found.checks)
@@ -133,8 +133,8 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     line = Look(f"alarm: p below {found.level:.2g}", "c-ink", "dashed")
     legend = [*([strong] if found.suspects else []), weak, line]
     bars = [_pair_bar(found, check) for check in first]
-    alt = f"Bars of how suspicious {min(n, MOST_PAIRS)} pairs of factors are. {caption}"
-    header = ("factor", "and factor", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
+    alt = f"Bars of how suspicious {min(n, MOST_PAIRS)} pairs of levers are. {caption}"
+    header = ("lever", "and lever", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
     data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.2 * alarm, max(12.0, 1.2 * alarm))
     return Facts(view.title, heading, caption, alt, header, rows, data)

@@ -132,7 +132,7 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
             caption = f"{view.n_runs:,} runs are too few to tell levels apart."
             return Facts(view.title, heading, caption, caption, ("what", "runs"), [("runs made", str(view.n_runs))])
         return nothing_yet(heading, f"{why}. Ask for runs and tell their outcomes.", view)
-    header: Row = ("factor", "level", "runs", "loss", "low", "high", "95 % alone: low", "95 % alone: high")
+    header: Row = ("lever", "level", "runs", "loss", "low", "high", "95 % alone: low", "95 % alone: high")
     header += ("standing", "ruled out after")
     words, cells = [], []
     for row in rows:
@@ -161,7 +161,7 @@ def _effects_caption(view: StudyView) -> str:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
     if [row for row in view.effects if row.usual_low is not None and row.usual_low != row.usual_high]:
         caption += " Thick bars are ordinary 95 % intervals, each for its level alone."
-    return caption + ("" if spec.tolerance is None else " The tolerance is for the losses of all factors together.")
+    return caption + ("" if spec.tolerance is None else " The tolerance is for the losses of all levers together.")
 
 
 def elimination_facts(view: StudyView) -> Facts[Levels]:
@@ -178,7 +178,7 @@ def elimination_facts(view: StudyView) -> Facts[Levels]:
     n_gone = sum([row.standing == "ruled out" for row in rows])
     caption = f"{n_gone} of {len(rows)} levels ruled out in {now:,} runs; a decision falls when a round is complete."
     alt = f"Bars of how long each of {len(rows)} levels was in play; {n_gone} were ruled out. Ahead: {_ahead(rows)}."
-    header = ("factor", "level", "in play until run", "runs of this level", "standing")
+    header = ("lever", "level", "in play until run", "runs of this level", "standing")
     return _of_levels(view, heading, caption, alt, header, words, cells)
 
 

@@ -86,6 +86,8 @@ TokenOption = Annotated[
 ]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the log; your login name if not given.")]
 DEFAULT = DEFAULT_STORAGE
+PATIENCE = 10.0
+"""For how many seconds a command tries a service that does not answer: somebody waits, and a restart takes less."""
 _PLACE = {"storage": (StorageOption, DEFAULT), "url": (UrlOption, None), "token": (TokenOption, None)}
 """Options that say where a study is."""
 
@@ -190,7 +192,7 @@ def service(context: typer.Context) -> "Client | None":
         raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
     from levers.client import Client
 
-    return Client(url, context.params["token"] or None)
+    return Client(url, context.params["token"] or None, patience=PATIENCE)
 
 
 def open_study(name: str, storage: str, by: str | None = None) -> Study:

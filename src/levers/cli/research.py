@@ -384,10 +384,12 @@ def reproduce(
       levers reproduce all --size paper --scheduler tcp://127.0.0.1:8786 -o results
     """
     from levers.reproduction.claims import check_claims  # brings polars, which no other command here needs
+    from levers.reproduction.figures import check_can_draw
     from levers.reproduction.report import write_report
     from levers.reproduction.run import all_tasks
     from levers.reproduction.run import reproduce as run_experiments
 
+    check_can_draw()  # before hours of work, and not after them
     _, tasks = all_tasks(what, size, seed, noise)
     with progress_bar("tasks", len(tasks)) as advance:
         shown = 0

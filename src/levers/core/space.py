@@ -191,6 +191,8 @@ class Assignment(Mapping[str, Level]):
     >>> watched = space.assignment([FREE, 2])
     >>> dict(watched), watched.free
     ({'dose': 3}, ('speed',))
+    >>> best, watched
+    (Assignment({'speed': 'fast', 'dose': 1}), Assignment({'dose': 3}, free=('speed',)))
     """
 
     space: Space = field(repr=False)
@@ -234,6 +236,9 @@ class Assignment(Mapping[str, Level]):
 
     def __str__(self) -> str:
         return str(dict(self))
+
+    def __repr__(self) -> str:
+        return f"Assignment({self}{f', free={self.free}' if self.free else ''})"
 
 
 def with_taken(codes: ArrayLike, levels: ArrayLike) -> Codes:

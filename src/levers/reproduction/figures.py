@@ -101,13 +101,17 @@ OTHER = Style("#444444", "h", (3, 3), hollow=True)
 """The style of any other contender."""
 
 
-def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
-    """One figure for each experiment that has results, as PNG and SVG. The same results give the same SVG bytes."""
+def check_can_draw() -> None:
+    """Refuse to begin what would end in figures where there is nothing to draw them with."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InvalidSettingError("figures need matplotlib; install it with: pip install 'levers[figures]'") from error
 
+
+def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:
+    """One figure for each experiment that has results, as PNG and SVG. The same results give the same SVG bytes."""
+    check_can_draw()
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -156,7 +156,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then say where."""
         to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
-        await super().startup(sockets)
+        log = logging.getLogger("uvicorn.error")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # `serve` says why an address cannot be listened on
+        try:
+            await super().startup(sockets)
+        finally:
+            log.setLevel(level)
         if self.started and self._on_ready is not None:
             port = self.servers[0].sockets[0].getsockname()[1] if self.servers else self._address.port
             self._on_ready(replace(self._address, port=port).url)

@@ -1,8 +1,8 @@
 """Expressions in files of worlds: a small grammar of arithmetic and comparisons that can do nothing but compute.
 
-Allowed are numbers, texts, True and False, names of variables, + - * / // % **, comparisons, and, or, not, `a if c else
-b`, and the functions abs, exp, log, max, min, round, sqrt. Python's own parser reads the text; every node of what it
-finds must be one of these, or the expression is refused. Nothing is ever handed to eval.
+Allowed are numbers, texts, True and False, names of variables, the signs `+ - * / // % **`, comparisons, and, or, not,
+`a if c else b`, and the functions abs, exp, log, max, min, round, sqrt. Python's own parser reads the text; every node
+of what it finds must be one of these, or the expression is refused. Nothing is ever handed to eval.
 """
 
 import ast
