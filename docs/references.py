@@ -185,7 +185,10 @@ def python() -> str:
 def modules() -> list[str]:
     """The modules that the reference has beside the public names."""
     inside = [(package, import_module(package).__path__) for package in PACKAGES]
-    return [*MODULES, *(f"{package}.{one.name}" for package, at in inside for one in pkgutil.iter_modules(at))]
+    names = [*MODULES, *(f"{package}.{one.name}" for package, at in inside for one in pkgutil.iter_modules(at))]
+    for name in names:  # autodoc imports with TYPE_CHECKING on, which the models of some packages do not survive
+        import_module(name)
+    return names
 
 
 def _name(name: str) -> list[str]:
