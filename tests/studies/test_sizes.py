@@ -98,7 +98,8 @@ def test_merged_levers_count_as_the_combinations_they_become() -> None:
 
 
 def test_what_is_within_the_limits_begins() -> None:
-    for n_levels, options in (([2] * 10_000, {"max_parents": 5}), ([1000, 2, 2], {})):
+    cases: list[tuple[list[int], dict[str, Any]]] = [([2] * 10_000, {"max_parents": 5}), ([1000, 2, 2], {})]
+    for n_levels, options in cases:
         study = levers.create_study("large", spelled(n_levels), tolerance=20.0, noise_sd=1.0, **options)
         assert study.status().state == "running"
 
