@@ -127,7 +127,15 @@ class Pool:
 
     def warm(self) -> None:
         """Start a process now, so that the first who needs one does not wait for it."""
-        threading.Thread(target=self.run, args=(Job(), nothing), name="levers-warm", daemon=True).start()
+
+        def start() -> None:
+            try:
+                self.run(Job(), nothing)
+            except Exception:
+                if not self.is_closed:  # a service that ends before it has begun, as on a port in use, ends this too
+                    raise
+
+        threading.Thread(target=start, name="levers-warm", daemon=True).start()
 
     def close(self) -> None:
         """End all processes."""
