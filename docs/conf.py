@@ -1,5 +1,6 @@
 """The documentation site. `./scripts/docs` builds it; docs/references.py writes the pages that come from the code."""
 
+import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -45,10 +46,19 @@ def write_formula(page: Any, node: Element) -> None:
     raise SkipNode
 
 
+def lead_outside(app: Sphinx, name: str, source: list[str]) -> None:
+    """Links to files beside docs/, which work on GitHub: to their page here if they have one, else as plain text."""
+    found = re.sub(
+        r"\]\((?:\.\./)+(SECURITY|CONTRIBUTING|CHANGELOG)\.md", lambda to: f"](/{to[1].lower()}.md", source[0]
+    )
+    source[0] = re.sub(r"\[([^\]\n]+)\]\((?:\.\./)+(?:examples|benchmarks|scripts|src|tests)\b[^)\s]*\)", r"\1", found)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Write the references before Sphinx looks for pages, and draw formulas."""
     from references import write_references
 
     write_references(Path(app.srcdir) / "reference")
+    app.connect("source-read", lead_outside)
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

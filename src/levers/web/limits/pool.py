@@ -129,8 +129,11 @@ class Pool:
         """Start a process now, so that the first who needs one does not wait for it."""
 
         def start() -> None:
-            with contextlib.suppress(RefusedError):  # the service may end before it
+            try:
                 self.run(Job(), nothing)
+            except Exception:
+                if not self.is_closed:  # a service that ends before it has begun, as on a port in use, ends this too
+                    raise
 
         threading.Thread(target=start, name="levers-warm", daemon=True).start()
 
