@@ -6,7 +6,7 @@
 The package is built as a wheel and installed, so that a file which the wheel lacks is missed here. Every package that
 pyproject.toml names is pinned to its lower bound, or to nothing; what these packages need themselves is pip's choice.
 Then tests/smoke/smoke.py runs there. pip gets packages from wherever it is set up to. LEVERS_VERSIONS_FOLDER keeps the
-environment in that folder; otherwise it goes away.
+environment in that folder; otherwise it goes away. Exit code 75: pip found no such versions.
 """
 
 import os
@@ -19,6 +19,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+NOT_THERE = 75
+"""The exit code where pip does not find the lowest versions: that says nothing about this package."""
 EXTRA = "all"
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[\w,-]+\])?>=(?P<version>[\w.]+)")
 
@@ -75,7 +77,10 @@ def main(which: str) -> None:
         quiet = ("-q", "--disable-pip-version-check")
         run(python, "-m", "pip", "wheel", *quiet, "--no-deps", "-w", wheels, ROOT)
         how = ("--upgrade", "--upgrade-strategy", "eager") if which == "newest" else ()
-        run(python, "-m", "pip", "install", *quiet, *how, *wanted)
+        found = subprocess.run([python, "-m", "pip", "install", *quiet, *how, *wanted], check=False)
+        if found.returncode:
+            sys.stderr.write(f"pip cannot install the {which} versions here, so nothing was tried\n")
+            sys.exit(NOT_THERE)
         (wheel,) = wheels.glob("*.whl")
         run(python, "-m", "pip", "install", *quiet, "--no-deps", "--force-reinstall", wheel)
         run(python, "-m", "pip", "check", *quiet[1:])
