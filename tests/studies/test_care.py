@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
@@ -23,6 +24,7 @@ from levers.studies.library import load_study, open_storage
 from levers.studies.storage.care.backup import backup_storage, restore_storage
 from levers.studies.storage.care.check import check_storage
 from levers.studies.storage.care.repair import repair_storage
+from levers.studies.storage.sessions import start_session
 from levers.studies.storage.sql import SqlStorage, parse_url
 
 OLD = Path(__file__).parents[1] / "old_studies"
@@ -134,6 +136,16 @@ class TestCheck:
     def test_what_is_wrong_is_named(self, file: Path, statement: str, said: str) -> None:
         change(file, statement)
         assert any(said in one for one in damages(file)), damages(file)
+
+    def test_a_session_that_somebody_changed_is_named_and_no_backup_has_one(self, file: Path, tmp_path: Path) -> None:
+        storage = SqlStorage(parse_url(f"sqlite:///{file}"))
+        token = next(one for one in storage.tokens() if one.revoked_at is None)
+        start_session(storage, token, time.time())
+        storage.close()
+        assert damages(file) == []
+        assert backup_storage(f"sqlite:///{file}", tmp_path / "backup.db").counts["sessions"] == 0
+        change(file, "UPDATE sessions SET expires_at = expires_at + 1e6")
+        assert any("a session is not as it was written" in one for one in damages(file))
 
     def test_a_copy_without_its_log_says_how_to_copy(self, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/levers.db"
