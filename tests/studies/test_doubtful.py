@@ -55,6 +55,7 @@ def refolded(study: Study) -> StudyState:
     state = StudyState()
     for stored in study.storage.read(study.id, 0):
         state.apply(stored.record())
+        state.head = stored.digest
     return state
 
 

@@ -84,7 +84,10 @@ COMMANDS = {
         "Let an agent plan and run studies: a server of the Model Context Protocol, over stdio or HTTP.",
     ),
     "algorithms": ("research:algorithms", "List the algorithms by name."),
-    "schema": ("schema:schema", "Print the JSON Schema of a space file, of a run sheet, or of a new study."),
+    "schema": (
+        "schema:schema",
+        "Print the JSON Schema of a space file, of a run sheet, or of a new study.",
+    ),
     "journal": ("journal:journal_app", "What workers on this machine have measured and not told yet."),
     "token": ("service:token_app", "Tokens for the service."),
     "storage": ("storage:storage_app", "Look after a storage: check, backup, restore, repair, upgrade."),

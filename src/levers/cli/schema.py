@@ -157,7 +157,7 @@ def schema(
     what: Annotated[str, typer.Argument(help="space, sheet or study.", metavar="WHAT")],
     space: Annotated[Path | None, typer.Option(help="A space file, for a sheet with its levers as columns.")] = None,
 ) -> None:
-    """Print the JSON Schema of a space file, of the rows of a run sheet, or of a new study.
+    """Print the JSON Schema of a space file, of a run sheet, or of a new study.
 
     \b
     Examples:

@@ -117,7 +117,7 @@ def import_serving() -> ModuleType:
 
 
 _GROUP: dict[str, Any] = {"add_completion": False, "no_args_is_help": True, "rich_markup_mode": None}
-storage_app = typer.Typer(help="Look after a storage.", **_GROUP)
+storage_app = typer.Typer(help="Look after a storage: check, backup, restore, repair, upgrade.", **_GROUP)
 token_app = typer.Typer(help="Tokens for the service.", **_GROUP)
 
 

@@ -39,7 +39,7 @@ from levers.studies.run import (
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
-from levers.studies.study import NoOutcomeWarning, SurprisingOutcomeWarning, no_outcomes
+from levers.studies.study import NoOutcomeWarning, SurprisingOutcomeWarning, callers_level, no_outcomes
 
 if TYPE_CHECKING:
     import polars
@@ -267,8 +267,8 @@ class RemoteStudy(AnyStudy):
         told = _with_observed(pairs, observed)
         taken = self._change("tell", _unless(insist), outcomes=told)
         if taken["n_failed"]:
-            warnings.warn(no_outcomes(taken["n_failed"]), NoOutcomeWarning, stacklevel=3)
-        _warn_of(taken, 4)
+            warnings.warn(no_outcomes(taken["n_failed"]), NoOutcomeWarning, stacklevel=callers_level())
+        _warn_of(taken)
         return int(taken["n_new"])
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
@@ -316,7 +316,7 @@ class RemoteStudy(AnyStudy):
         _, y = past_runs(self.space, codes, values)
         sent = [dict(one) for one in settings]
         made = self._change("import", _unless(insist), rows=sent, values=y.tolist(), note=note)
-        _warn_of(made, 3)
+        _warn_of(made)
         return int(made["n_imported"])
 
     def ask_sheet(
@@ -334,7 +334,7 @@ class RemoteStudy(AnyStudy):
         from levers.studies.sheets.runs import SheetReport
 
         found = self._upload("PUT", "sheet", path, **_unless(insist))
-        _warn_of(found, 3)
+        _warn_of(found)
         return built(SheetReport, found, flags=surprises_of(found))
 
     def correct_sheet(self, path: FileName, reason: str) -> list[Correction]:
@@ -344,7 +344,7 @@ class RemoteStudy(AnyStudy):
     def import_sheet(self, path: FileName, note: str, *, insist: bool = True) -> int:
         """Take in past runs that the study did not ask for: a column for each factor, and `outcome`."""
         made = self._upload("POST", "sheet/past", path, note=note, **_unless(insist))
-        _warn_of(made, 3)
+        _warn_of(made)
         return int(made["n_imported"])
 
     def _get(self, what: str, **params: Any) -> Any:
@@ -418,11 +418,11 @@ def _unless(insist: bool) -> dict[str, str]:
     return {} if insist else {"insist": "false"}
 
 
-def _warn_of(answer: Mapping[str, Any], stacklevel: int) -> None:
+def _warn_of(answer: Mapping[str, Any]) -> None:
     """Warn of outcomes that were stored and are a surprise."""
     flags = surprises_of(answer)
     if flags:
-        warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
+        warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=callers_level())
 
 
 def _lease(seconds: float | None) -> float | None:

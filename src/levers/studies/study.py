@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import os
+import sys
 import threading
 import time
 import warnings
@@ -131,6 +132,14 @@ class SurprisingOutcomeWarning(UserWarning):
     def __init__(self, flags: Sequence[Surprise]) -> None:
         super().__init__(f"{surprising(flags)}; stored as told, `correct` mends what was mistyped")
         self.flags = tuple(flags)
+
+
+def callers_level() -> int:
+    """The `stacklevel` at which a warning of whoever calls this names the line outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "levers":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def no_outcomes(n: int) -> str:
@@ -423,7 +432,7 @@ class Study(AnyStudy):
             if flags and not insist:
                 raise SurprisingOutcomesError.of(flags)
             self.take(transaction, accepted.trials, accepted.values, accepted.observed)
-        self.warn_of(flags, stacklevel=6)
+        self.warn_of(flags)
         return replace(accepted, flags=flags)
 
     def surprises(self, state: StudyState, trials: Numbers, values: Values) -> tuple[Surprise, ...]:
@@ -436,10 +445,10 @@ class Study(AnyStudy):
             self._outlook[:] = [Outlook.of(state)]
         return surprises(state, trials, values, self._outlook[0])
 
-    def warn_of(self, flags: Sequence[Surprise], stacklevel: int) -> None:
+    def warn_of(self, flags: Sequence[Surprise]) -> None:
         """Warn whoever calls of outcomes that were stored."""
         if flags and self.warns:
-            warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=stacklevel)
+            warnings.warn(SurprisingOutcomeWarning(flags), stacklevel=callers_level())
 
     def take(self, transaction: Transaction, trials: Numbers, values: Values, observed: Codes | None = None) -> None:
         """Store outcomes that were checked, with the levels of levers that were left alone.
@@ -456,7 +465,7 @@ class Study(AnyStudy):
             check_running(transaction.state, trials[without].tolist())
             transaction.write(Failed(trials[without], "the outcome was not a number"))
             if self.warns:
-                warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=6)
+                warnings.warn(no_outcomes(int(without.sum())), NoOutcomeWarning, stacklevel=callers_level())
 
     def ask_sheet(
         self, path: "FileName", n: int | None = None, *, worker: str | None = None, lease: float | None = None
@@ -487,7 +496,7 @@ class Study(AnyStudy):
         from levers.studies.sheets.runs import tell_sheet
 
         report = tell_sheet(self, path, insist=insist)
-        self.warn_of(report.flags, stacklevel=3)
+        self.warn_of(report.flags)
         return report
 
     def correct_sheet(self, path: "FileName", reason: str) -> list[Correction]:
@@ -501,7 +510,7 @@ class Study(AnyStudy):
         from levers.studies.sheets.runs import import_sheet
 
         taken = import_sheet(self, path, note, insist=insist)
-        self.warn_of(taken.flags, stacklevel=3)
+        self.warn_of(taken.flags)
         return taken.n_imported
 
     def fail(self, trial: Trial | int, reason: str = "") -> None:
@@ -635,7 +644,7 @@ class Study(AnyStudy):
     def import_arrays(self, codes: ArrayLike, values: ArrayLike, note: str, *, insist: bool = True) -> int:
         """Like `import_runs`, from level positions of all factors."""
         taken = self.take_past(codes, values, note, insist=insist)
-        self.warn_of(taken.flags, stacklevel=4)
+        self.warn_of(taken.flags)
         return taken.n_imported
 
     def take_past(
