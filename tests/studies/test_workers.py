@@ -32,13 +32,14 @@ from levers.errors import (
 from levers.studies.library import load_study, open_storage
 from levers.studies.log import freeze, thaw
 from levers.studies.state import TrialState
+from levers.studies.storage.care.backup import backup_storage, restore_storage
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.studies.study import Study
 from levers.studies.workers.heartbeat import Heartbeat
 from levers.studies.workers.journal import Journal, Outcome, Owner, journals
 from levers.studies.workers.names import worker_name
-from levers.studies.workers.worker import Worker
+from levers.studies.workers.worker import Worker, send
 
 SPACE: dict[str, list[int]] = {"heat": [0, 1, 2], "speed": [0, 1]}
 SETTINGS: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 3}
@@ -569,3 +570,63 @@ def test_a_trial_that_is_not_needed_any_more_is_late_not_wrong() -> None:
     with pytest.raises(TrialError) as caught:
         study.tell(second, 2.0)
     assert not isinstance(caught.value, LateOutcomeError)
+
+
+def test_what_was_refused_stays_when_its_number_is_told_of_again(tmp_path: Path) -> None:
+    with Journal.open(Owner("sqlite:////x.db", "oven", 1.0, "ann"), tmp_path) as journal:
+        journal.keep(Outcome(8, 1.0, codes=(0, 1)))
+        journal.reject(8, "it is another run now")
+        journal.keep(Outcome(8, 2.0))
+        journal.told(8)
+        assert list(journal.rejected) == [8]
+    (again,) = journals(tmp_path)
+    assert (again.unsent, again.rejected[8].value, again.rejected[8].codes) == ({}, 1.0, (0, 1))
+
+
+def test_an_outcome_of_another_run_is_not_stored_under_its_number(tmp_path: Path) -> None:
+    study = levers.create_study("oven", {"a": [1, 2, 3], "b": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    asked, other = study.ask(2)
+    assert asked.params != other.params
+    with Journal.open(Owner("memory", "oven", 1.0, "ann"), tmp_path) as journal:
+        journal.keep(Outcome(asked.number, 777.0, codes=other.params.codes))  # as after a rollback
+        journal.keep(Outcome(other.number, 1.0, codes=other.params.codes))
+        refused = send(study, journal)
+        assert "another run than the one that was handed out" in str(refused[asked.number])
+        assert list(journal.rejected) == [asked.number]
+    assert study.trial(asked.number).value is None
+    assert study.trial(other.number).value == 1.0
+
+
+def test_a_function_goes_on_when_a_backup_is_restored_under_it(tmp_path: Path) -> None:
+    url, n_runs = f"sqlite:///{tmp_path}/levers.db", 0
+    study = levers.create_study("oven", {"a": [1, 2, 3], "b": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1, storage=url)
+
+    def measure(params: Any) -> float:
+        nonlocal n_runs
+        n_runs += 1
+        if n_runs == 3:
+            backup_storage(url, tmp_path / "saved.db")
+        if n_runs == 6:
+            for side in ("", "-wal", "-shm"):
+                (tmp_path / f"levers.db{side}").unlink(missing_ok=True)
+            restore_storage(tmp_path / "saved.db", url)
+        return float(params["a"])
+
+    study.optimize(measure, lease=1.0)  # runs that the backup has out come back after it
+    assert levers.load_study("oven", url).is_finished
+
+
+def test_a_heartbeat_that_waits_for_a_service_does_not_hold_up_the_end() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def renew(trials: list[int]) -> list[int]:
+        begun.set()
+        ended.wait(60)
+        return trials
+
+    heart = Heartbeat(renew, lease=0.01)
+    heart.hold([1])
+    assert begun.wait(30)
+    heart.stop()  # returns, though the renewal has not
+    assert not ended.is_set()
+    ended.set()

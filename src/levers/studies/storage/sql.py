@@ -284,7 +284,7 @@ class SqlStorage(Storage):
         if happened is not None:
             connection.invalidate()
             self._engine.dispose()
-            raise StorageError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
+            raise UnreachableError(f"{happened}; nothing is acknowledged that went there. {_TRY_AGAIN}")
         if self._identity is not None and connection.info.get(_KNOWN) != self._identity:
             found = connection.execute(_IDENTITY).scalar()
             if found != self._identity:

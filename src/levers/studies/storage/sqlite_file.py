@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TypeAlias
 from urllib.parse import quote
 
-from levers.errors import StorageError
+from levers.errors import StorageError, UnreachableError
 from levers.studies.storage.shares import warn_of_share
 
 BUSY_SECONDS = 120
@@ -100,7 +100,7 @@ class SqliteFile:
         """A new connection, set up as studies need it."""
         there = os.path.exists(self.path)
         if self._was_open and not there:
-            raise StorageError(gone(self.path))
+            raise UnreachableError(gone(self.path))
         why = read_only_reason(self.path) if there else None
         for _ in range(3):  # the file may be replaced while it is opened
             before = _identities(self.path)[0]
@@ -110,7 +110,7 @@ class SqliteFile:
                 self._was_open = True
                 return found
             _keep_for_ever(found)
-        raise StorageError(gone(self.path))
+        raise UnreachableError(gone(self.path))
 
     def _open(self, options: str) -> OpenFile:
         found = sqlite3.connect(

@@ -62,8 +62,8 @@ class Heartbeat:
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is not None:  # which may be waiting for a service that is away, and ends with the process
+            self._thread.join(timeout=1.0)
 
     def beat(self) -> None:
         """Renew everything that is held, in one event, if the lease of anything is half over."""

@@ -51,7 +51,8 @@ class Owner:
 class Outcome:
     """What came of a run: a number, with what levers took that were left alone, or why there is none.
 
-    `rejected` says why the study did not take it; None while nobody has been told.
+    `rejected` says why the study did not take it; None while nobody has been told. `codes` is what the run set, as
+    positions of levels: a number may be another run once a storage was rolled back.
     """
 
     trial: int
@@ -60,6 +61,7 @@ class Outcome:
     failed: str | None = None
     at: float = 0.0
     rejected: str | None = None
+    codes: tuple[int, ...] | None = None
 
 
 def journal_folder() -> Path:
@@ -81,7 +83,7 @@ class Journal:
     ...     journal.keep(Outcome(4, 1.5))
     ...     journal.told(3)
     >>> [found.unsent for found in journals(folder)]
-    [{4: Outcome(trial=4, value=1.5, observed=None, failed=None, at=0.0, rejected=None)}]
+    [{4: Outcome(trial=4, value=1.5, observed=None, failed=None, at=0.0, rejected=None, codes=None)}]
     """
 
     def __init__(self, owner: Owner | None = None, path: Path | None = None, file: IO[bytes] | None = None) -> None:
@@ -136,7 +138,8 @@ class Journal:
     def keep(self, outcome: Outcome) -> None:
         """Write an outcome down; it is on disk when this returns."""
         self.unsent[outcome.trial] = outcome
-        kept = {"trial": outcome.trial, "value": outcome.value, "observed": outcome.observed, "failed": outcome.failed}
+        kept: dict[str, Any] = {"trial": outcome.trial, "value": outcome.value, "observed": outcome.observed}
+        kept |= {"failed": outcome.failed, "codes": outcome.codes}
         self._write({**{key: value for key, value in kept.items() if value is not None}, "at": outcome.at}, sync=True)
 
     def told(self, trial: int) -> None:
@@ -203,15 +206,17 @@ class Journal:
             if "trial" in found:
                 trial = int(found["trial"])
                 value = None if found.get("value") is None else float(found["value"])
-                self.unsent[trial] = Outcome(trial, value, found.get("observed"), found.get("failed"), found["at"])
+                made = Outcome(trial, value, found.get("observed"), found.get("failed"), found["at"])
+                codes = found.get("codes")
+                self.unsent[trial] = made if codes is None else replace(made, codes=tuple(map(int, codes)))
             elif "rejected" in found:
                 trial = int(found["rejected"])
                 one = self.unsent.pop(trial)
                 self.rejected[trial] = replace(one, rejected=str(found["reason"]))
             else:
                 trial = int(found["told"] if "told" in found else found["dropped"])
-                self.unsent.pop(trial, None)
-                self.rejected.pop(trial, None)
+                if self.unsent.pop(trial, None) is None and "dropped" in found:
+                    self.rejected.pop(trial, None)  # what was refused stays, also if its number was told of again
         except (ValueError, KeyError, TypeError):
             self.n_unreadable += 1
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from levers.core.space import Level
+from levers.core.space import Level, Space
 from levers.core.validation import check_positive
 from levers.errors import (
     BusyWorkerError,
@@ -27,7 +27,7 @@ from levers.errors import (
     TrialError,
     UnreachableError,
 )
-from levers.studies.state import Trial
+from levers.studies.state import Trial, TrialState
 from levers.studies.workers.heartbeat import Heartbeat
 from levers.studies.workers.journal import Journal, Outcome, Owner, journals
 from levers.studies.workers.names import worker_name
@@ -67,9 +67,13 @@ class WorkedStudy(Protocol):
     def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
         """Keep runs for longer."""
 
+    @property
+    def space(self) -> Space:
+        """Its levers."""
+
     def tell_many(
         self,
-        outcomes: Mapping[int, float],
+        outcomes: Iterable[tuple[Trial | int, float]],
         *,
         observed: Mapping[int, Mapping[str, Level]] | None = None,
         insist: bool = True,
@@ -179,7 +183,8 @@ class Worker:
 
         Raises ObservedLevelError if it was not said what levers took that were left alone; other refusals are logged.
         """
-        refused = self._keep(Outcome(trial.number, value, observed, at=time.time())).get(trial.number)
+        made = Outcome(trial.number, value, observed, at=time.time(), codes=trial.params.codes)
+        refused = self._keep(made).get(trial.number)
         if isinstance(refused, ObservedLevelError):
             raise refused
 
@@ -339,10 +344,10 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
     What the study has already, or does not need any more, is as good as told.
     """
     refused: dict[int, LeversError] = {}
-    told = {one.trial: one.value for one in journal.unsent.values() if one.value is not None}
+    told = {one.trial: (_as_asked(study, one), one.value) for one in journal.unsent.values() if one.value is not None}
     if len(told) > 1:
         try:
-            study.tell_many(told, observed=_taken(journal.unsent.values()))
+            study.tell_many(list(told.values()), observed=_taken(journal.unsent.values()))
         except (TrialError, InvalidOutcomeError):  # some of them: one by one says which
             pass
         else:
@@ -352,7 +357,7 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
             if one.value is None:
                 study.fail(one.trial, one.failed or "")
             else:
-                study.tell_many({one.trial: one.value}, observed=_taken([one]))
+                study.tell_many([(_as_asked(study, one), one.value)], observed=_taken([one]))
         except LateOutcomeError as error:
             log.info("%s: %s", study.name, error)
         except (TrialError, InvalidOutcomeError) as error:
@@ -365,6 +370,13 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
             log.info("%s: %s", study.name, error)  # told, expired or given up meanwhile: there is nothing to fail
         _mark(journal, [one.trial])
     return refused
+
+
+def _as_asked(study: WorkedStudy, one: Outcome) -> Trial | int:
+    """The run with what it set, so that a study whose number this is no more refuses it."""
+    if one.codes is None:  # written by an earlier version
+        return one.trial
+    return Trial(one.trial, study.space.assignment(one.codes), 0, "", TrialState.RUNNING)
 
 
 def _taken(outcomes: Iterable[Outcome]) -> dict[int, Mapping[str, Level]] | None:
