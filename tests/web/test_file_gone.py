@@ -28,7 +28,7 @@ def test_a_deleted_file_is_noticed_and_clients_go_on_when_it_is_back(tmp_path: P
         for _ in range(2):
             refused = http.post(f"{api}/tell", json={"trial": 1, "value": 2.0})
             assert refused.status_code == 503
-            assert refused.json()["error"]["kind"] == "StorageError"
+            assert refused.json()["error"]["kind"] == "UnreachableError"
         assert http.get("/health").status_code == 503
         assert not file.exists()  # nobody has made another one in its place
         patient = Client(server.address, patience=SECONDS)
