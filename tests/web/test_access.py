@@ -104,7 +104,7 @@ def test_two_tokens_of_one_note_are_told_apart_in_the_log(browser: TestClient, s
     for text in texts:
         assert browser.post(f"{STUDIES}/oven/ask", json={"n": 1}, headers=bearer(text)).status_code == 200
     log_in(browser, texts[0])
-    assert post(browser, "/studies/oven/ask", {"n": "1"}).status_code == 200
+    assert post(browser, "/studies/oven/ask", {"n": "1"}, follow_redirects=False).status_code == 303
     names = [entry.who for entry in load_study("oven", storage).log()[-4:]]
     first, second, third = (text.split("_")[1] for text in texts)
     ann = f"ann (token {first})"
@@ -226,6 +226,35 @@ def test_looking_writes_to_the_storage_only_now_and_then(
     browser.get("/")
     assert guarded.sightings.settle(SECONDS)
     assert storage.sessions()[0].seen_at == clock.now
+
+
+def test_what_a_page_asks_for_by_itself_does_not_keep_its_session(
+    browser: TestClient, guarded: Service, storage: Storage, clock: Clock
+) -> None:
+    log_in(browser, create_token(storage, "write"))
+
+    def seen() -> float:
+        assert guarded.sightings.settle(SECONDS)
+        return storage.sessions()[0].seen_at
+
+    began = seen()
+    clock.now += IDLE_SECONDS - 60
+    for path in ("/studies/oven/panels", "/studies/oven/panels?open=0", "/studies/oven/checks?part_only=true"):
+        assert browser.get(path).status_code == 200
+        assert seen() == began
+    guarded.stopping.set()  # else the stream would not end
+    assert browser.get("/studies/oven/stream").status_code == 503
+    assert seen() == began
+    for path in ("/studies/oven", "/studies/oven/checks", "/"):
+        assert browser.get(path).status_code == 200
+        assert seen() == clock.now
+        clock.now += SEEN_EVERY + 1
+    assert post(browser, "/studies/oven/ask", {"n": "1"}, follow_redirects=False).status_code == 303
+    assert seen() == clock.now
+    clock.now += IDLE_SECONDS / 2
+    assert browser.get("/studies/oven/panels").status_code == 200
+    clock.now += IDLE_SECONDS / 2 + 60
+    assert browser.get("/studies/oven/panels").status_code == 401
 
 
 class NotNoting(MemoryStorage):
