@@ -6,6 +6,7 @@ once more where the work is done, with the study at hand.
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from anyio import move_on_after
@@ -144,10 +145,32 @@ def lanes(limits: Limits) -> dict[str, Lane]:
 
 @dataclass
 class Held:
-    """The bytes of all bodies that are in memory."""
+    """The bytes of all large bodies that are in memory, and how many of them one sender may have there.
+
+    Small ones do not count: there are no more of them than connections, and nobody may shut them out.
+    """
 
     most: int
+    share: int
     now: int = 0
+    by_sender: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Held":
+        """As limits say: a quarter for one sender, or what one body may have.
+
+        >>> Held.of(Limits()).share >> 20
+        128
+        """
+        most = max(limits.held_bytes, limits.body_bytes)
+        return cls(most, max(most // 4, limits.body_bytes))
+
+    def add(self, sender: str, n: int) -> None:
+        """So many bytes more, or fewer."""
+        self.now += n
+        self.by_sender[sender] += n
+        if self.by_sender[sender] == 0:
+            del self.by_sender[sender]
 
 
 @dataclass
@@ -158,7 +181,10 @@ class Body:
     most: int
     limits: Limits
     held: Held
+    sender: str = ""
+    """A token, or an address where there is none; it is to be known before a large body is taken."""
     size: int = 0
+    counted: int = 0
     parts: list[bytes] = field(default_factory=list)
 
     def check_stated(self) -> bool:
@@ -187,12 +213,11 @@ class Body:
                 part = message.get("body", b"")
                 self.parts.append(part)
                 self.size += len(part)
-                self.held.now += len(part)
                 more = message.get("more_body", False)
                 if self.size > self.most:
                     raise self._too_large()
-                if self.held.now > self.held.most:
-                    raise RefusedError(503, "too many large requests are under way; try again", retry_after=5)
+                if self.size > LARGE:
+                    self._count()
         if limit.cancelled_caught:
             raise RefusedError(408, f"the request took more than {seconds:.0f} s to arrive; send it in parts")
         waiting = [{"type": "http.request", "body": b"".join(self.parts), "more_body": False}]
@@ -205,9 +230,17 @@ class Body:
 
     def let_go(self) -> None:
         """It is in memory no longer."""
-        self.held.now -= self.size
-        self.size = 0
+        self.held.add(self.sender, -self.counted)
+        self.size = self.counted = 0
         self.parts.clear()
+
+    def _count(self) -> None:
+        self.held.add(self.sender, self.size - self.counted)
+        self.counted = self.size
+        if self.held.now > self.held.most:
+            raise RefusedError(503, "too many large requests are under way; try again", retry_after=5)
+        if self.held.by_sender[self.sender] > self.held.share:
+            raise RefusedError(503, "too many large requests of yours are under way; try again", retry_after=5)
 
     def _too_large(self) -> RefusedError:
         return RefusedError(413, f"the request has more than {self.most >> 10:,} kB; send it in parts")
