@@ -27,6 +27,7 @@ from levers.web.errors import RefusedError, message_of
 from levers.web.limits.admission import (
     FOLLOWING,
     LARGE,
+    LEAVING,
     SMALL,
     Body,
     Held,
@@ -293,7 +294,7 @@ class Guard:
         state = scope["levers.state"]
         body.sender = f"token {state['token']}" if "token" in state else str(state["caller"])
         whole = await body.take(receive)
-        if lane_of(scope["method"], scope["path"]) != "computing":
+        if lane_of(scope["method"], scope["path"]) not in LEAVING:
             if body.size > LARGE:
                 answered.places.append(await self._lanes["large"].take())
             await self._in_lane(scope, whole, answered)

@@ -26,6 +26,10 @@ LARGE = 256 << 10
 """A body so large that it is not read where everybody's requests come in."""
 FOLLOWING = "following"
 """The lane of pages that follow a study: they keep their places as long as they are there."""
+AGENTS, AGENTS_READS = "agents", "long reads of agents"
+"""The lane of messages of agents, and that of their tools that read for long, which is inside of it."""
+LEAVING = ("computing", AGENTS)
+"""The lanes whose work ends when whoever asked for it leaves."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BYTES_A_SECOND = 1 << 19
 _ADMIN = re.compile(r"/studies|/demo|/studies/[^/]+/(?:copy|merge|delete)")
@@ -75,6 +79,8 @@ def lane_of(method: str, path: str) -> str:
 
     >>> lane_of("POST", "/api/v1/plan"), lane_of("POST", "/api/v1/studies/oven/tell"), lane_of("GET", "/health")
     ('computing', 'changes', '')
+    >>> lane_of("POST", "/mcp")  # what it asks for is in the body
+    'agents'
     """
     plain = path.removeprefix(API)
     if plain in _QUICK or plain.startswith("/static/"):
@@ -83,6 +89,8 @@ def lane_of(method: str, path: str) -> str:
         return FOLLOWING
     if method in _SAFE:
         return "long reads" if _LONG_READ.fullmatch(plain) else "reads"
+    if plain == "/mcp":
+        return AGENTS
     if plain in ("/plan", "/studies") or plain.endswith("/merge"):
         return "computing"
     if _SHEET.fullmatch(plain) and not (method == "POST" and plain.endswith("/sheet")):
@@ -94,7 +102,7 @@ class Lane:
     """Places for one kind of work, and how long others wait for one."""
 
     def __init__(self, places: int, waiting: int, seconds: float) -> None:
-        self.places = places
+        self.places, self.most = places, places + waiting
         self._free = asyncio.Semaphore(places)
         self._waiting, self._most_waiting, self._seconds = 0, waiting, seconds
 
@@ -132,8 +140,11 @@ class Place:
 
 def lanes(limits: Limits) -> dict[str, Lane]:
     """The lanes of a service. Looking never holds up changes, and what takes long never holds up what does not."""
+    computing = limits.workers + limits.waiting
     return {
-        "computing": Lane(limits.workers + limits.waiting, 0, 0.0),
+        "computing": Lane(computing, 0, 0.0),
+        AGENTS_READS: Lane(2, 8, 20.0),
+        AGENTS: Lane(computing + 10 + 10, 200, 20.0),  # when all tools that take long are taken, ten are left
         "long reads": Lane(2, 50, 20.0),
         "reads": Lane(8, 1_000, 30.0),  # more threads would only take turns
         "changes": Lane(100, 2_000, 60.0),
