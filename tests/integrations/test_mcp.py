@@ -491,7 +491,7 @@ class Gate:
         monkeypatch.setitem(mcp_server._BY_NAME, tool, replace(mcp_server._BY_NAME[tool], act=self.act))
 
 
-async def first(n: int, calls: "list[asyncio.Future[httpx2.Response]]") -> list[httpx2.Response]:
+async def first(n: int, calls: "list[asyncio.Task[httpx2.Response]]") -> list[httpx2.Response]:
     """The first so many that are answered."""
     found: list[httpx2.Response] = []
     for answer in asyncio.as_completed(calls):
