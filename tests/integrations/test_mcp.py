@@ -6,14 +6,17 @@ import os
 import queue
 import re
 import runpy
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import numpy as np
@@ -27,11 +30,14 @@ from levers.integrations import agent_answers
 from levers.integrations import mcp as mcp_server
 from levers.integrations.agent_answers import MOST_TEXT
 from levers.integrations.agent_tools import TOOLS
-from levers.integrations.mcp import agents_server, listed
+from levers.integrations.mcp import PATH, agents_app, agents_server, listed
 from levers.studies.library import open_storage
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.storage.tokens import create_token, revoke_token
 from levers.studies.study import Study
+from levers.web.limits import Limits
+from levers.web.limits.admission import AGENTS, AGENTS_READS, Lane, lanes
+from levers.web.server import Address, Server
 from levers.web.service import Access, Service
 
 FACTORS: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "time": [10, 20, 30]}
@@ -444,6 +450,129 @@ def test_another_sites_page_reaches_nothing_and_nothing_is_left_open(served: Ser
         assert (stream.status_code, stream.headers["allow"]) == (405, "POST")
         without = http.post(served.url, json=message, headers={**good, "Authorization": ""})
         assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[str]:
+    """A server over HTTP in this process; gives the address of its tools."""
+    ready: queue.Queue[str] = queue.Queue()
+    running = Server(service, Address(port=0), ready.put, agents_app)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        yield f"{ready.get(timeout=SECONDS)}{PATH}"
+    finally:
+        service.stopping.set()
+        running.should_exit = True
+        thread.join(SECONDS)
+
+
+def call_of(tool: str, **given: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+
+
+class Gate:
+    """Stands for a tool that takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.opened, self.lock = threading.Event(), threading.Lock()
+        self.n_inside = self.most_inside = 0
+
+    def act(self, call: agent_answers.Call) -> agent_answers.Answer:
+        with self.lock:
+            self.n_inside += 1
+            self.most_inside = max(self.most_inside, self.n_inside)
+        assert self.opened.wait(SECONDS)
+        with self.lock:
+            self.n_inside -= 1
+        return agent_answers.Answer("done", {"name": call.name, "text": "done"})
+
+    def put(self, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
+        monkeypatch.setitem(mcp_server._BY_NAME, tool, replace(mcp_server._BY_NAME[tool], act=self.act))
+
+
+async def first(n: int, calls: "list[asyncio.Task[httpx2.Response]]") -> list[httpx2.Response]:
+    """The first so many that are answered."""
+    found: list[httpx2.Response] = []
+    for answer in asyncio.as_completed(calls):
+        found.append(await answer)
+        if len(found) == n:
+            break
+    return found
+
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+def test_few_long_tools_are_worked_on_at_once_and_nobody_else_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, storage = Gate(), MemoryStorage()
+    gate.put(monkeypatch, "report")
+    levers.create_study("oven", FACTORS, tolerance=1.5, seed=1, storage=storage)
+    reader = {**ACCEPT, "Authorization": f"Bearer {create_token(storage, 'read')}"}
+
+    async def work(url: str) -> None:
+        async with httpx2.AsyncClient(headers=reader, timeout=SECONDS) as http:
+            calls = [asyncio.ensure_future(http.post(url, json=call_of("report", name="oven"))) for _ in range(40)]
+            refused = await first(30, calls)  # two are worked on, and eight wait
+            assert all("try again" in one.json()["result"]["content"][0]["text"] for one in refused)
+            status = (await http.post(url, json=call_of("status", name="oven"))).json()["result"]
+            assert status["structuredContent"]["n_complete"] == 0
+            gate.opened.set()
+            texts = [one.json()["result"]["content"][0]["text"] for one in await asyncio.gather(*calls)]
+            assert texts.count("done") == 10
+
+    with serving(Service(storage, needs_token=True)) as url:
+        within_time(lambda: work(url))
+    assert gate.most_inside == 2
+
+
+def test_agents_have_places_of_their_own_and_are_told_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, storage = Gate(), MemoryStorage()
+    gate.put(monkeypatch, "status")
+    levers.create_study("oven", FACTORS, tolerance=1.5, seed=1, storage=storage)
+    monkeypatch.setattr("levers.web.security.lanes", lambda limits: {**lanes(limits), AGENTS: Lane(1, 1, SECONDS)})
+
+    async def work(url: str) -> None:
+        async with httpx2.AsyncClient(headers=ACCEPT, timeout=SECONDS) as http:
+            calls = [asyncio.ensure_future(http.post(url, json=call_of("status", name="oven"))) for _ in range(5)]
+            refused = await first(3, calls)
+            assert [(one.status_code, one.headers["retry-after"]) for one in refused] == [(503, "5")] * 3
+            gate.opened.set()
+            assert sorted(one.status_code for one in await asyncio.gather(*calls)) == [200, 200, 503, 503, 503]
+
+    with serving(Service(storage)) as url:
+        within_time(lambda: work(url))
+
+
+def test_tools_that_take_long_leave_places_for_the_others() -> None:
+    found = lanes(Limits())
+    long = found["computing"].most + found[AGENTS_READS].most
+    assert {tool.lane for tool in TOOLS} == {"", "computing", AGENTS_READS}
+    assert found[AGENTS].places >= long + 10
+
+
+def test_a_plan_ends_when_its_agent_leaves() -> None:
+    service = Service(MemoryStorage(), limits=Limits(workers=1, waiting=3))
+    plan = call_of("plan", factors={f"x{k}": list(range(k)) for k in range(2, 62)}, tolerance=0.5, noise_sd=1.0)
+    body = json.dumps(plan).encode()
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: {ACCEPT['Accept']}\r\n"
+    )
+    with serving(service) as url:
+        where = urlsplit(url)
+        with socket.create_connection((where.hostname, where.port), SECONDS) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            assert becomes(lambda: service.pool.n_taken == 1, SECONDS)
+        assert becomes(lambda: service.pool.n_taken == 0, 3.0)  # the plan takes longer
+    service.pool.close()
+
+
+def becomes(holds: Callable[[], bool], seconds: float) -> bool:
+    """Whether something becomes true in time."""
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.02)
+    return holds()
 
 
 @pytest.mark.parametrize(

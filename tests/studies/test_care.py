@@ -84,7 +84,7 @@ class TestCheck:
         for old in sorted(OLD.glob("*.db")):
             shutil.copyfile(old, tmp_path / old.name)
             url = f"sqlite:///{tmp_path / old.name}"
-            assert check_storage(url).notes[0].endswith("then its rows can be checked")
+            assert check_storage(url).unchecked.endswith("then its rows can be checked")
             done = CliRunner().invoke(app, ["storage", "upgrade", url])
             assert done.exit_code == 0, done.output
             assert damages(tmp_path / old.name) == []
@@ -166,6 +166,17 @@ class TestCheck:
         done = runner.invoke(app, ["storage", "check", url])
         assert done.exit_code == 6
         assert "study 'oven', event 2: it, or one before it, is not as it was written" in done.stdout
+
+    def test_an_older_storage_is_not_said_to_be_as_it_was_written(self, tmp_path: Path) -> None:
+        older = tmp_path / "older.db"
+        shutil.copyfile(OLD / "0.2.dev2.db", older)
+        change(older, "DELETE FROM events WHERE seq = 5")  # which nothing there can tell
+        done = CliRunner().invoke(app, ["storage", "check", f"sqlite:///{older}"])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith("not checked: its schema is 0002; `levers storage upgrade` first")
+        assert not check_storage(f"sqlite:///{older}").ok
+        done = CliRunner().invoke(app, ["storage", "backup", str(tmp_path / "copy.db"), f"sqlite:///{older}"])
+        assert (done.exit_code, "not checked" in done.stderr) == (0, True)  # before it is upgraded
 
     @pytest.mark.parametrize("content", [b"", b"x" * 50, b"SQLite format 3\0", b"SQLite format 3\0" + bytes(9000)])
     def test_any_bytes_give_an_answer(self, tmp_path: Path, content: bytes) -> None:

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,12 +17,12 @@ from starlette.testclient import TestClient
 
 import levers
 from harness.markup import post
-from levers.errors import TokenError
+from levers.errors import StorageError, TokenError
 from levers.studies.library import load_study, open_storage
 from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
-from levers.studies.storage.sessions import IDLE_SECONDS, LONGEST_SECONDS, SEEN_EVERY, find_session
-from levers.studies.storage.tokens import DAY, create_token, revoke_token, rotate_token
+from levers.studies.storage.sessions import IDLE_SECONDS, LONGEST_SECONDS, SEEN_EVERY, find_session, start_session
+from levers.studies.storage.tokens import DAY, create_token, find_token, revoke_token, rotate_token
 from levers.web.access import attempts
 from levers.web.access.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
 from levers.web.access.network import allowed_hosts
@@ -31,6 +32,7 @@ from levers.web.server import Address, Server
 from levers.web.service import Service
 
 STUDIES = "/api/v1/studies"
+SECONDS = 20  # for what takes a fraction of one, or for ever
 Serve = Callable[..., AbstractContextManager[str]]
 
 
@@ -102,7 +104,7 @@ def test_two_tokens_of_one_note_are_told_apart_in_the_log(browser: TestClient, s
     for text in texts:
         assert browser.post(f"{STUDIES}/oven/ask", json={"n": 1}, headers=bearer(text)).status_code == 200
     log_in(browser, texts[0])
-    assert post(browser, "/studies/oven/ask", {"n": "1"}).status_code == 200
+    assert post(browser, "/studies/oven/ask", {"n": "1"}, follow_redirects=False).status_code == 303
     names = [entry.who for entry in load_study("oven", storage).log()[-4:]]
     first, second, third = (text.split("_")[1] for text in texts)
     ann = f"ann (token {first})"
@@ -189,12 +191,13 @@ def test_revoking_rotating_and_expiry_end_sessions_too(browser: TestClient, stor
 
 
 def test_a_session_ends_when_nobody_is_there_and_after_a_week(
-    browser: TestClient, storage: Storage, clock: Clock
+    browser: TestClient, guarded: Service, storage: Storage, clock: Clock
 ) -> None:
     value = log_in(browser, create_token(storage, "read"))
     for _ in range(4):  # in use, it goes on beyond the idle time
         clock.now += IDLE_SECONDS - 60
         assert browser.get("/").status_code == 200
+        assert guarded.sightings.settle(SECONDS)
     clock.now += IDLE_SECONDS + 60
     assert browser.get("/").status_code == 401
     value = log_in(browser, create_token(storage, "read"))
@@ -202,6 +205,7 @@ def test_a_session_ends_when_nobody_is_there_and_after_a_week(
     while clock.now + IDLE_SECONDS < began + LONGEST_SECONDS:
         clock.now += IDLE_SECONDS - 60
         assert browser.get("/").status_code == 200
+        assert guarded.sightings.settle(SECONDS)
     clock.now = began + LONGEST_SECONDS
     assert browser.get("/").status_code == 401
     assert find_session(storage, value, clock.now) is None
@@ -209,15 +213,86 @@ def test_a_session_ends_when_nobody_is_there_and_after_a_week(
     assert len(storage.sessions()) == 1  # those that are over are gone
 
 
-def test_looking_writes_to_the_storage_only_now_and_then(browser: TestClient, storage: Storage, clock: Clock) -> None:
+def test_looking_writes_to_the_storage_only_now_and_then(
+    browser: TestClient, guarded: Service, storage: Storage, clock: Clock
+) -> None:
     log_in(browser, create_token(storage, "read"))
     began = storage.sessions()[0].seen_at
     clock.now += SEEN_EVERY - 1
     browser.get("/")
+    assert guarded.sightings.settle(SECONDS)
     assert storage.sessions()[0].seen_at == began
     clock.now += 2
     browser.get("/")
+    assert guarded.sightings.settle(SECONDS)
     assert storage.sessions()[0].seen_at == clock.now
+
+
+def test_what_a_page_asks_for_by_itself_does_not_keep_its_session(
+    browser: TestClient, guarded: Service, storage: Storage, clock: Clock
+) -> None:
+    log_in(browser, create_token(storage, "write"))
+
+    def seen() -> float:
+        assert guarded.sightings.settle(SECONDS)
+        return storage.sessions()[0].seen_at
+
+    began = seen()
+    clock.now += IDLE_SECONDS - 60
+    for path in ("/studies/oven/panels", "/studies/oven/panels?open=0", "/studies/oven/checks?part_only=true"):
+        assert browser.get(path).status_code == 200
+        assert seen() == began
+    guarded.stopping.set()  # else the stream would not end
+    assert browser.get("/studies/oven/stream").status_code == 503
+    assert seen() == began
+    for path in ("/studies/oven", "/studies/oven/checks", "/"):
+        assert browser.get(path).status_code == 200
+        assert seen() == clock.now
+        clock.now += SEEN_EVERY + 1
+    assert post(browser, "/studies/oven/ask", {"n": "1"}, follow_redirects=False).status_code == 303
+    assert seen() == clock.now
+    clock.now += IDLE_SECONDS / 2
+    assert browser.get("/studies/oven/panels").status_code == 200
+    clock.now += IDLE_SECONDS / 2 + 60
+    assert browser.get("/studies/oven/panels").status_code == 401
+
+
+class NotNoting(MemoryStorage):
+    """A storage in which a note that a session is in use waits for somebody's lock, and then fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.unlocked = threading.Event()
+
+    def see_session(self, value: str, at: float) -> None:
+        self.asked.append(value)
+        self.unlocked.wait(SECONDS)
+        raise StorageError("database is locked")
+
+
+def test_looking_does_not_wait_for_a_note_that_a_session_is_in_use(clock: Clock) -> None:
+    storage = NotNoting()
+    service = Service(storage, needs_token=True)
+    service.clock = clock
+    token = find_token(storage, create_token(storage, "read"))
+    assert token is not None
+    values = [start_session(storage, token, clock.now) for _ in range(3)]
+    clock.now += SEEN_EVERY + 1
+    with TestClient(make_app(service)) as web:
+        for value in values * 2:
+            web.cookies.set("levers_session", value)
+            assert web.get("/").status_code == 200  # with the lock held: nothing sets `unlocked` before
+        assert not service.sightings.settle(0.0)
+        storage.unlocked.set()
+        assert service.sightings.settle(SECONDS)
+        assert web.get("/").status_code == 200  # and after notes that failed
+        assert service.sightings.settle(SECONDS)
+        n_asked = len(storage.asked)
+        assert set(storage.asked) == {one.value for one in storage.sessions()}
+        assert n_asked <= 2 * len(values) + 1  # one each at a time
+        clock.now += IDLE_SECONDS
+        assert web.get("/").status_code == 401  # what was not noted makes no session longer
 
 
 def test_a_session_that_somebody_wrote_or_changed_by_hand_opens_nothing(

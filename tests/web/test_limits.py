@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message
@@ -30,7 +32,7 @@ from levers.studies.storage.tokens import create_token
 from levers.web.app import make_app
 from levers.web.errors import RefusedError
 from levers.web.limits import Limits, jobs
-from levers.web.limits.admission import Body, Held, lanes, needed_role
+from levers.web.limits.admission import LARGE, Body, Held, lanes, needed_role
 from levers.web.limits.connections import Connections
 from levers.web.limits.pool import Job, Pool
 from levers.web.service import Service
@@ -178,26 +180,63 @@ def test_large_bodies_are_read_and_checked_elsewhere(monkeypatch: pytest.MonkeyP
     assert study.status().n_complete == 3
 
 
-def test_all_bodies_together_have_a_limit() -> None:
-    held = Held(100)
+async def take(body: Body, size: int) -> None:
+    """As if so much had come."""
 
-    def body(size: int) -> Body:
-        return Body({"headers": [(b"content-length", str(size).encode())]}, 1_000, Limits(), held)
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * size, "more_body": False}
 
-    async def take(one: Body, size: int) -> None:
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"x" * size, "more_body": False}
+    await body.take(receive)
 
-        await one.take(receive)
 
-    first, second = body(60), body(60)
-    asyncio.run(take(first, 60))
-    with pytest.raises(RefusedError) as caught:
-        asyncio.run(take(second, 60))
+def test_all_bodies_together_have_a_limit_and_one_sender_a_share_of_it() -> None:
+    held = Held(most=4 * LARGE, share=2 * LARGE)
+
+    def body(sender: str) -> Body:
+        return Body({"headers": [(b"content-length", b"1")]}, 8 * LARGE, Limits(), held, sender)
+
+    bodies = [body("ann"), body("ann"), body("bob"), body("eve")]
+    asyncio.run(take(bodies[0], LARGE + 1))
+    with pytest.raises(RefusedError, match="of yours") as caught:
+        asyncio.run(take(bodies[1], LARGE + 1))
     assert caught.value.status == 503
-    first.let_go()
-    second.let_go()
-    assert held.now == 0
+    bodies[1].let_go()
+    asyncio.run(take(bodies[2], 2 * LARGE))
+    with pytest.raises(RefusedError, match="too many large requests are") as caught:
+        asyncio.run(take(bodies[3], LARGE + 1))
+    assert caught.value.status == 503
+    for sender in ("ann", "eve"):  # what is small comes through whatever others hold
+        asyncio.run(take(body(sender), LARGE))
+    for one in bodies:
+        one.let_go()
+    assert (held.now, held.by_sender) == (0, {})
+
+
+def test_a_writer_of_one_study_shuts_nobody_out_by_large_bodies(serve: Serve, database: str) -> None:
+    storage = open_storage(database)
+    oven(storage)
+    ann, bob = create_token(storage, "write"), create_token(storage, "write")
+    size = 1 << 20
+
+    def put(url: str, token: str) -> socket.socket:
+        """A sheet of which the last byte does not come."""
+        found = connect(url)
+        head = f"PUT /api/v1/studies/oven/sheet HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        found.sendall(f"{head}Content-Type: text/csv\r\nContent-Length: {size}\r\n\r\n".encode())
+        found.sendall(b"x" * (size - 1))
+        return found
+
+    limits = Limits(body_bytes=size, json_bytes=size, held_bytes=4 * size)
+    with serve(database, needs_token=True, limits=limits) as url, contextlib.ExitStack() as held:
+        anns = [held.enter_context(put(url, ann)) for _ in range(5)]
+        assert within(SECONDS, lambda: len(select.select(anns, [], [], 0)[0]) == 4)
+        refused = select.select(anns, [], [], 0)[0]
+        assert all(b" 503 " in one.recv(1 << 16).split(b"\r\n")[0] for one in refused)
+        asked = httpx.post(f"{url}/api/v1/studies/oven/ask", json={}, headers={"authorization": f"Bearer {bob}"})
+        assert asked.status_code == 200
+        bobs = held.enter_context(put(url, bob))
+        bobs.sendall(b"x")
+        assert b" 422 " in bobs.recv(1 << 16).split(b"\r\n")[0]  # it is read, and is no sheet
 
 
 # What takes long

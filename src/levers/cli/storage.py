@@ -12,12 +12,16 @@ __all__ = ["storage_app"]
 
 DAMAGED = 6
 """The exit code of a storage that is not as it was written, as of a study that is not."""
+UNCHECKED = 2
+"""The exit code where rows could not be looked at: something is to be done first, as after wrong input."""
 _Url = Annotated[str | None, typer.Argument(metavar="STORAGE", help=_STORAGE)]
 
 
 @storage_app.command()
 def check(url: _Url = None) -> None:
     """Look at everything in a storage: pages, tables, every digest of every row. Others may go on writing to it.
+
+    Exit code 6: something is not as it was written; 2: it is of an older version, and has to be upgraded first.
 
     \b
     Example:
@@ -35,6 +39,10 @@ def check(url: _Url = None) -> None:
     if report.ok:
         typer.echo(_counted("as it was written", report.counts))
         return
+    if report.unchecked:
+        typer.echo(f"not checked: {report.unchecked}", err=True)
+    if not report.damages:
+        raise typer.Exit(UNCHECKED)
     more = len(report.damages) - MOST_SHOWN
     typer.echo(f"and {more:,} more" if more > 0 else "`levers storage repair` saves what can be read", err=True)
     raise typer.Exit(DAMAGED)
@@ -60,6 +68,8 @@ def backup(
     report = backup_storage(storage, file, force=force)
     for note in report.notes:
         typer.echo(f"note: {note}", err=True)
+    if report.unchecked:
+        typer.echo(f"note: not checked: {report.unchecked}", err=True)
     typer.echo(_counted(f"copied to {file}", report.counts))
 
 

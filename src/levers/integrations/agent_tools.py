@@ -21,6 +21,7 @@ from levers.web.api.schemas import (
     Restate,
     Wire,
 )
+from levers.web.limits.admission import AGENTS_READS
 
 INSTRUCTIONS = """\
 levers finds the best setting of several levers (each with a few levels) of a system whose outcome is noisy, in as few \
@@ -52,6 +53,7 @@ class AgentTool:
     """A tool: its name, the role that it needs, what it takes, and what it does.
 
     `is_about_study` adds the study's name to what it takes. `repeats` says that doing it twice changes nothing more.
+    `lane` is for a tool that takes long: over HTTP few of a lane are worked on at once.
     """
 
     name: str
@@ -62,6 +64,7 @@ class AgentTool:
     description: str
     is_about_study: bool = True
     repeats: bool = False
+    lane: str = ""
 
 
 class Nothing(Wire):
@@ -120,6 +123,7 @@ TOOLS: Sequence[AgentTool] = (
         "answer before you create the study.",
         **_OF_STORAGE,
         repeats=True,
+        lane="computing",
     ),
     AgentTool(
         "create",
@@ -131,6 +135,7 @@ TOOLS: Sequence[AgentTool] = (
         "chose them: they are fixed before outcomes are seen. Leave noise_sd, max_parents and min_effect out unless "
         "they are known; the guarantee rests on them.",
         **_OF_STORAGE,
+        lane="computing",
     ),
     AgentTool(
         "studies",
@@ -191,6 +196,7 @@ TOOLS: Sequence[AgentTool] = (
         "What each level loses against the leading one, with intervals that hold for all at once (low, high). These "
         "are estimates from all runs; single outcomes say little.",
         repeats=True,
+        lane=AGENTS_READS,
     ),
     AgentTool(
         "checks",
@@ -201,6 +207,7 @@ TOOLS: Sequence[AgentTool] = (
         "Checks of what the guarantee rests on: outliers, noise, spread, drift, shape, levers that act together; and "
         "the doubts that follow.",
         repeats=True,
+        lane=AGENTS_READS,
     ),
     AgentTool(
         "verdict",
@@ -211,6 +218,7 @@ TOOLS: Sequence[AgentTool] = (
         "The setting to use and what is promised about it; an error while runs are left. Report it whole: the "
         "setting, how close to the best and how surely, every proviso, and doubts first.",
         repeats=True,
+        lane=AGENTS_READS,
     ),
     AgentTool(
         "report",
@@ -220,6 +228,7 @@ TOOLS: Sequence[AgentTool] = (
         agent_answers.report,
         "Question, setting, guarantee, effects, checks, corrections and log as text; with a path, the page with its "
         "charts as a file to give to the user.",
+        lane=AGENTS_READS,
     ),
     AgentTool(
         "correct",

@@ -39,6 +39,7 @@ try:
     from levers.integrations.agent_tools import INSTRUCTIONS, TOOLS, AgentTool
     from levers.web.api.schemas import Wire
     from levers.web.errors import Problem, RefusedError, sendable
+    from levers.web.limits.admission import lanes
     from levers.web.security import Guard, Metrics
     from levers.web.service import Access, Service, log
 except ImportError as error:
@@ -66,6 +67,7 @@ def agents_server(service: Service, access: Access | None = None) -> Server[Any]
     'levers'
     """
     here = None if access is None else _request_of(service, access)
+    bounds = lanes(service.limits)
 
     async def list_tools(context: _Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         asks = await to_thread.run_sync(service.access, _request(context, here))
@@ -75,8 +77,22 @@ def agents_server(service: Service, access: Access | None = None) -> Server[Any]
         tool = _BY_NAME.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}; there are {', '.join(_BY_NAME)}")
-        call = partial(_called, tool, _request(context, here), params.arguments or {}, here is not None)
-        return await to_thread.run_sync(partial(answered, service, call, params.name, here is not None))
+        request = _request(context, here)
+        call = partial(_called, tool, request, params.arguments or {}, here is not None)
+        answer = partial(answered, service, call, params.name, here is not None)
+        if here is not None or tool.lane == "":  # whoever started this process has it alone
+            return await to_thread.run_sync(answer)
+        try:
+            place = await bounds[tool.lane].take()
+        except RefusedError as error:
+            return _failed(Problem.of(error).kind, str(error))
+        try:
+            job = request.scope["levers.state"].get("job")
+            if job is not None and job.is_cancelled:  # while it waited
+                return _failed("Refused", "nobody waits for this any more")
+            return await to_thread.run_sync(answer)
+        finally:
+            place.give_back()
 
     return Server(
         "levers",

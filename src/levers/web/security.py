@@ -27,6 +27,7 @@ from levers.web.errors import RefusedError, message_of
 from levers.web.limits.admission import (
     FOLLOWING,
     LARGE,
+    LEAVING,
     SMALL,
     Body,
     Held,
@@ -237,7 +238,7 @@ class Guard:
         self._app, self._service, self._metrics = app, service, metrics
         limits = service.limits
         self._network = Network.of(hosts, public, proxies)
-        self._lanes, self._held = lanes(limits), Held(max(limits.held_bytes, limits.body_bytes))
+        self._lanes, self._held = lanes(limits), Held.of(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
@@ -290,13 +291,15 @@ class Guard:
 
     async def _with_body(self, scope: Scope, receive: Receive, answered: "_Answered", body: Body) -> None:
         """Take the body in, and work on the request; what takes long ends when whoever sent it leaves."""
+        state = scope["levers.state"]
+        body.sender = f"token {state['token']}" if "token" in state else str(state["caller"])
         whole = await body.take(receive)
-        if lane_of(scope["method"], scope["path"]) != "computing":
+        if lane_of(scope["method"], scope["path"]) not in LEAVING:
             if body.size > LARGE:
                 answered.places.append(await self._lanes["large"].take())
             await self._in_lane(scope, whole, answered)
             return
-        job = scope["levers.state"]["job"] = Job()
+        job = state["job"] = Job()
         watch = asyncio.ensure_future(_cancel_when_gone(receive, job))
         try:
             await self._in_lane(scope, whole, answered)

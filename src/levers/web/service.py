@@ -15,10 +15,11 @@ from levers.errors import NoSuchStudyError, StorageError
 from levers.studies.group_commit import GroupCommit
 from levers.studies.library import load_study
 from levers.studies.storage.base import Storage, Stored, Token, check_name, exists_already, no_such_study
-from levers.studies.storage.sessions import find_session, use_session
+from levers.studies.storage.sessions import find_session
 from levers.studies.storage.tokens import ROLES, WARN_SECONDS, days_left, known_token, name_in_log, why_not
 from levers.studies.study import Study, login_name
 from levers.web.access.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
+from levers.web.access.sightings import Sightings
 from levers.web.errors import RefusedError
 from levers.web.limits import Limits as Limits
 from levers.web.limits.pool import Job, Pool, shared_pool
@@ -78,6 +79,7 @@ class Service:
         self.limits = limits or Limits()
         self.stopping = threading.Event()
         self.attempts = Attempts()
+        self.sightings = Sightings(storage)
         self.clock: Callable[[], float] = time.time
         self._local = Access(login_name(), "admin", name=login_name())  # whoever comes without a token
         self._said: dict[str, float] = {}
@@ -140,7 +142,7 @@ class Service:
         if session is None or found is None or why_not(found, now) is not None:
             raise RefusedError(401, "the session has ended; log in again")
         if not state.get("only_watching"):  # a page that is left open is not somebody who is there
-            use_session(self.storage, session, now)
+            self.sightings.note(session, now)
         return found
 
     def _say_once(self, about: str, message: str) -> None:

@@ -52,12 +52,6 @@ def is_open(session: Session, now: float) -> bool:
     return now < session.expires_at and now <= session.seen_at + IDLE_SECONDS
 
 
-def use_session(storage: Storage, session: Session, now: float) -> None:
-    """Note that a session is in use, if that was not noted a few minutes ago."""
-    if now - session.seen_at >= SEEN_EVERY:
-        storage.see_session(session.value, now)
-
-
 def end_session(storage: Storage, value: str) -> None:
     """Let a value open nothing any more."""
     if value:

@@ -6,6 +6,7 @@ once more where the work is done, with the study at hand.
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from anyio import move_on_after
@@ -25,6 +26,10 @@ LARGE = 256 << 10
 """A body so large that it is not read where everybody's requests come in."""
 FOLLOWING = "following"
 """The lane of pages that follow a study: they keep their places as long as they are there."""
+AGENTS, AGENTS_READS = "agents", "long reads of agents"
+"""The lane of messages of agents, and that of their tools that read for long, which is inside of it."""
+LEAVING = ("computing", AGENTS)
+"""The lanes whose work ends when whoever asked for it leaves."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BYTES_A_SECOND = 1 << 19
 _ADMIN = re.compile(r"/studies|/demo|/studies/[^/]+/(?:copy|merge|delete)")
@@ -74,6 +79,8 @@ def lane_of(method: str, path: str) -> str:
 
     >>> lane_of("POST", "/api/v1/plan"), lane_of("POST", "/api/v1/studies/oven/tell"), lane_of("GET", "/health")
     ('computing', 'changes', '')
+    >>> lane_of("POST", "/mcp")  # what it asks for is in the body
+    'agents'
     """
     plain = path.removeprefix(API)
     if plain in _QUICK or plain.startswith("/static/"):
@@ -82,6 +89,8 @@ def lane_of(method: str, path: str) -> str:
         return FOLLOWING
     if method in _SAFE:
         return "long reads" if _LONG_READ.fullmatch(plain) else "reads"
+    if plain == "/mcp":
+        return AGENTS
     if plain in ("/plan", "/studies") or plain.endswith("/merge"):
         return "computing"
     if _SHEET.fullmatch(plain) and not (method == "POST" and plain.endswith("/sheet")):
@@ -93,7 +102,7 @@ class Lane:
     """Places for one kind of work, and how long others wait for one."""
 
     def __init__(self, places: int, waiting: int, seconds: float) -> None:
-        self.places = places
+        self.places, self.most = places, places + waiting
         self._free = asyncio.Semaphore(places)
         self._waiting, self._most_waiting, self._seconds = 0, waiting, seconds
 
@@ -131,8 +140,11 @@ class Place:
 
 def lanes(limits: Limits) -> dict[str, Lane]:
     """The lanes of a service. Looking never holds up changes, and what takes long never holds up what does not."""
+    computing = limits.workers + limits.waiting
     return {
-        "computing": Lane(limits.workers + limits.waiting, 0, 0.0),
+        "computing": Lane(computing, 0, 0.0),
+        AGENTS_READS: Lane(2, 8, 20.0),
+        AGENTS: Lane(computing + 10 + 10, 200, 20.0),  # when all tools that take long are taken, ten are left
         "long reads": Lane(2, 50, 20.0),
         "reads": Lane(8, 1_000, 30.0),  # more threads would only take turns
         "changes": Lane(100, 2_000, 60.0),
@@ -144,10 +156,32 @@ def lanes(limits: Limits) -> dict[str, Lane]:
 
 @dataclass
 class Held:
-    """The bytes of all bodies that are in memory."""
+    """The bytes of all large bodies that are in memory, and how many of them one sender may have there.
+
+    Small ones do not count: there are no more of them than connections, and nobody may shut them out.
+    """
 
     most: int
+    share: int
     now: int = 0
+    by_sender: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Held":
+        """As limits say: a quarter for one sender, or what one body may have.
+
+        >>> Held.of(Limits()).share >> 20
+        128
+        """
+        most = max(limits.held_bytes, limits.body_bytes)
+        return cls(most, max(most // 4, limits.body_bytes))
+
+    def add(self, sender: str, n: int) -> None:
+        """So many bytes more, or fewer."""
+        self.now += n
+        self.by_sender[sender] += n
+        if self.by_sender[sender] == 0:
+            del self.by_sender[sender]
 
 
 @dataclass
@@ -158,7 +192,10 @@ class Body:
     most: int
     limits: Limits
     held: Held
+    sender: str = ""
+    """A token, or an address where there is none; it is to be known before a large body is taken."""
     size: int = 0
+    counted: int = 0
     parts: list[bytes] = field(default_factory=list)
 
     def check_stated(self) -> bool:
@@ -187,12 +224,11 @@ class Body:
                 part = message.get("body", b"")
                 self.parts.append(part)
                 self.size += len(part)
-                self.held.now += len(part)
                 more = message.get("more_body", False)
                 if self.size > self.most:
                     raise self._too_large()
-                if self.held.now > self.held.most:
-                    raise RefusedError(503, "too many large requests are under way; try again", retry_after=5)
+                if self.size > LARGE:
+                    self._count()
         if limit.cancelled_caught:
             raise RefusedError(408, f"the request took more than {seconds:.0f} s to arrive; send it in parts")
         waiting = [{"type": "http.request", "body": b"".join(self.parts), "more_body": False}]
@@ -205,9 +241,17 @@ class Body:
 
     def let_go(self) -> None:
         """It is in memory no longer."""
-        self.held.now -= self.size
-        self.size = 0
+        self.held.add(self.sender, -self.counted)
+        self.size = self.counted = 0
         self.parts.clear()
+
+    def _count(self) -> None:
+        self.held.add(self.sender, self.size - self.counted)
+        self.counted = self.size
+        if self.held.now > self.held.most:
+            raise RefusedError(503, "too many large requests are under way; try again", retry_after=5)
+        if self.held.by_sender[self.sender] > self.held.share:
+            raise RefusedError(503, "too many large requests of yours are under way; try again", retry_after=5)
 
     def _too_large(self) -> RefusedError:
         return RefusedError(413, f"the request has more than {self.most >> 10:,} kB; send it in parts")

@@ -222,6 +222,11 @@ def opened(request: Request, name: str, role: str = "read") -> tuple[Study, Stud
     return study, view_cache_of(request).view(study)
 
 
+def only_watches(request: Request) -> None:
+    """Say that a page's script asks, not a person: a page that is left open does not keep its session alive."""
+    request.scope["levers.state"]["only_watching"] = True
+
+
 def view_cache_of(request: Request) -> ViewCache:
     """The views of the studies that were looked at last."""
     found = request.app.state.view_cache
@@ -277,6 +282,7 @@ def panels_of(view: StudyView, runs: OpenRuns, fields: Mapping[str, str] | None 
 @router.get("/studies/{name}/panels")
 def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A002
     """The parts of the page that change, as they are now. `open` lists the runs that the page shows as being out."""
+    only_watches(request)
     study, view = opened(request, name)
     shown = [int(part) for part in open.split(",")[:MOST_SHOWN] if part.isascii() and part.isdigit() and len(part) < 16]
     return part(fragment(request, "panels.html", **panels_of(view, open_runs(view, study, shown))))
@@ -285,6 +291,8 @@ def panels(request: Request, name: str, open: str = "") -> Response:  # noqa: A0
 @router.get("/studies/{name}/checks")
 def checks(request: Request, name: str, part_only: bool = False) -> Response:
     """Whether the outcomes look like what the certificate assumes; as a page of its own, or the part for the page."""
+    if part_only:
+        only_watches(request)
     _, view = opened(request, name)
     found = view.additivity
     shown = {"charts": charts_of(view, CHECKS), "doubt": found, "remedies": remedies(view.state, found)}
@@ -307,6 +315,7 @@ def remedies(state: StudyState, found: "Additivity") -> list[tuple[str, str]]:
 @router.get("/studies/{name}/stream")
 async def stream(request: Request, name: str, since: int = 0) -> Response:
     """Server-sent events: `changed` when the study has changed since a place in its log."""
+    only_watches(request)  # a browser connects again by itself
     service = service_of(request)
     study = await to_thread.run_sync(lambda: service.study(request, name_of(name), "read"))
     if service.stopping.is_set():
@@ -316,7 +325,6 @@ async def stream(request: Request, name: str, since: int = 0) -> Response:
 
     def still_allowed() -> None:
         request.scope["levers.state"].pop("access", None)  # ask the storage, not what it said when this began
-        request.scope["levers.state"]["only_watching"] = True
         service.study(request, name_of(name), "read")
 
     events = request.app.state.live.follow(study.name, seq, still_allowed)

@@ -43,7 +43,7 @@ def backup_storage(address: str, path: str | os.PathLike[str], *, force: bool = 
         else:
             _copy_rows(rows, part)
         report = check_storage(f"sqlite:///{part}")
-        if not report.ok:
+        if report.damages:  # one of an older version is copied before it is upgraded, and cannot be checked before
             raise StorageError(
                 f"the storage {rows.url} is damaged, so no backup was made: {report.damages[0]}; "
                 "`levers storage check` says more, `levers storage repair` saves what can be read"

@@ -32,17 +32,18 @@ class Damage:
 
 @dataclass
 class Report:
-    """What a check looked at, and what is wrong."""
+    """What a check looked at, and what is wrong. `unchecked` is why rows were not looked at, where they were not."""
 
     url: str
     damages: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    unchecked: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.damages
+        """Whether everything was looked at, and nothing is wrong."""
+        return not self.damages and not self.unchecked
 
     def add(self, where: str, what: str, seq: int | None = None) -> None:
         """Something is wrong."""
@@ -85,7 +86,7 @@ def _check(rows: Rows, report: Report) -> None:
     elif found in OLDER and any(mark > found and table in rows.tables() for mark, table in MARKS.items()):
         report.add("schema", f"it says that it is {found}, and has tables of a later one")
     elif found in OLDER:
-        report.notes.append(f"its schema is {found}: `levers storage upgrade` first, then its rows can be checked")
+        report.unchecked = f"its schema is {found}; `levers storage upgrade` first, then its rows can be checked"
     elif found != SCHEMA:
         report.add("schema", f"it is {found!r}, and this version needs {SCHEMA}; a newer levers may have made it")
     else:
