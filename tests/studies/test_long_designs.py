@@ -84,6 +84,20 @@ def in_thread(act: Callable[[], object]) -> "Future[object]":
     return found
 
 
+def in_daemon(act: Callable[[], object]) -> "Future[object]":
+    """Like `in_thread`, on a thread that the process does not wait for, in case that it never ends."""
+    found: Future[object] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(act())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return found
+
+
 def test_other_studies_and_the_outcome_itself_do_not_wait(storage: SqlStorage, url: str, slow: SlowSolver) -> None:
     study, other = new_study(storage), new_study(storage, "heat", "farm")
     last, mine = all_but_one(study), other.ask()[0]
@@ -196,3 +210,32 @@ def test_two_processes_that_design_the_same_round_keep_one(storage: SqlStorage, 
     kinds = [record.kind for record in storage.read(study.id, 0)]
     assert kinds.count(Decided.__name__) == 2
     elsewhere.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_act_that_tells_the_last_outcome_and_asks_comes_to_an_end(storage: SqlStorage, together: bool) -> None:
+    study = new_study(storage, "heat")
+    last = all_but_one(study)
+
+    def both() -> str:
+        study.tell(last, outcome(last))
+        return str(study.ask()[0].number)
+
+    def once() -> str:
+        return study.once("k-1", "both", both)
+
+    asked = in_daemon(lambda: GroupCommit(study).do(once) if together else once()).result(SECONDS)
+    assert asked == str(study.state.blocks[-1].first)
+    assert (study.trial(last).value, study.once("k-1", "both", both)) == (outcome(last), asked)
+    assert study.verify().ok
+
+
+def test_a_change_without_a_key_that_completes_a_round_and_asks_comes_to_an_end(storage: SqlStorage) -> None:
+    study = new_study(storage, "heat")
+    last = all_but_one(study)
+
+    def both() -> int:
+        study.tell(last, outcome(last))
+        return study.ask()[0].number
+
+    assert in_daemon(lambda: GroupCommit(study).do(both)).result(SECONDS) == study.state.blocks[-1].first

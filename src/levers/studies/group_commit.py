@@ -18,13 +18,17 @@ MOST = 256
 
 
 class _Change(Generic[T]):
-    """A change that a thread waits for; `completes` says that a round was complete with it."""
+    """A change that a thread waits for; `completes` says that a round was complete with it.
+
+    One that `overtakes` needs the decision that follows from what it does itself.
+    """
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.act = act
         self.woken = threading.Event()
         self.is_done = False
         self.completes = False
+        self.overtakes = False
         self.answer: T | None = None
         self.error: BaseException | None = None
 
@@ -62,6 +66,8 @@ class GroupCommit:
         while True:
             change = self._done(act)
             if isinstance(change.error, UndecidedError):
+                if change.overtakes:  # what it did was taken back, so there is nothing to decide before it
+                    return self.study.apart(act)
                 self.study.decide(patient=True)
                 continue
             if change.completes:
@@ -126,10 +132,11 @@ class GroupCommit:
 
     def _alone(self, change: _Change[object]) -> None:
         change.answer, change.error, change.completes = None, None, False
+        was_undecided = True
         try:
             with self.study.writing(defers=True, decides=False) as transaction:
                 was_undecided = transaction.state.is_undecided
                 change.answer = change.act()
                 change.completes = transaction.state.is_undecided and not was_undecided
         except BaseException as error:
-            change.error = error
+            change.error, change.overtakes = error, not was_undecided
