@@ -772,7 +772,8 @@ class Study(AnyStudy):
             with self._lock:
                 if self._log.keep(draft, self.who):
                     return answer
-        with self.writing():
+        with self.writing() as transaction:
+            transaction.take_long()
             return act()
 
 
