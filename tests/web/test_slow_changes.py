@@ -2,9 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -13,7 +16,8 @@ import levers.studies.study
 from levers.integrations.mcp import _BY_NAME, _called, _request_of
 from levers.studies.storage.base import Storage
 from levers.studies.study import Study
-from levers.web.service import Access, Service
+from levers.web.limits.admission import lanes
+from levers.web.service import DESIGN_SECONDS, WAITING, Access, Limits, Service
 
 SECONDS = 60
 """So that a failure ends; nothing here takes that long."""
@@ -108,3 +112,45 @@ def test_what_agents_change_holds_up_nobody(
     changed = in_thread(lambda: _called(_BY_NAME[tool], request, {"name": "oven", **given}, True))
     nobody_waits(client, slow, changed)
     assert changed.result(SECONDS).data["next"]
+
+
+def test_those_who_wait_for_a_design_take_nobodys_place(
+    serve: Callable[..., AbstractContextManager[str]],
+    database: str,
+    storage: Storage,
+    slow: Slow,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """More ask for runs of a round that is being designed than the service has places for changes."""
+    study, other = new_study(storage, "oven"), new_study(storage, "farm")
+    *rest, last = study.ask(10_000)
+    study.tell_many([(trial, outcome(trial.number)) for trial in rest])
+    mine = other.ask()[0].number
+    n_places = lanes(Limits())["changes"].places
+    with serve(database) as url, ThreadPoolExecutor(n_places + 20) as many, httpx.Client(timeout=SECONDS) as http:
+        slow.make("following_events")
+
+        def post(name: str, verb: str, **body: Any) -> httpx.Response:
+            return http.post(f"{url}/api/v1/studies/{name}/{verb}", json=body)
+
+        told = many.submit(post, "oven", "tell", trial=last.number, value=1.0)
+        assert slow.is_asked.wait(SECONDS)
+        asked = [many.submit(post, "oven", "ask", n=1) for _ in range(n_places + 10)]
+        refused = [one.result(SECONDS) for one in islice(as_completed(asked, SECONDS), n_places + 10 - WAITING)]
+        assert {one.status_code for one in refused} == {503}
+        assert {one.headers["retry-after"] for one in refused} == {str(DESIGN_SECONDS)}
+        assert "is being designed" in refused[0].text
+        assert post("farm", "tell", trial=mine, value=1.0).status_code == 200
+        assert post("farm", "ask", n=1).status_code == 200
+        assert post("oven", "tell", trial=last.number, value=1.0).json()["n_new"] == 0
+        patient = many.submit(levers.Client(url).load_study("oven").ask)
+        while not any("status 503" in record.getMessage() for record in caplog.records):
+            assert not patient.done()
+        slow.may_go_on.set()
+        assert told.result(SECONDS).status_code == 200
+        waited = [one for one in (each.result(SECONDS) for each in asked) if one not in refused]
+        assert [one.status_code for one in waited] == [200] * WAITING
+        handed_out = [trial["trial"] for one in waited for trial in one.json()["trials"]]
+        handed_out += [trial.number for trial in patient.result(SECONDS)]
+        assert sorted(handed_out) == [trial.number for trial in study.running() if trial.number > last.number]
+        assert handed_out

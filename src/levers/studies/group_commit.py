@@ -14,7 +14,9 @@ from levers.studies.study import Study, UndecidedError
 
 T = TypeVar("T")
 MOST = 256
-"""Changes that one transaction takes."""
+"""Changes that one transaction takes, and threads that wait for a decision."""
+MOMENT = 0.25
+"""Seconds in which most decisions are taken: whoever is one too many to wait for it stays as long."""
 
 
 class _Change(Generic[T]):
@@ -51,8 +53,9 @@ class GroupCommit:
     [0, 1]
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, *, most_waiting: int = MOST) -> None:
         self.study = study
+        self._may_wait = threading.BoundedSemaphore(most_waiting)
         self._waiting: deque[_Change[object]] = deque()
         self._is_served = False
         self._lock = threading.Lock()
@@ -61,14 +64,19 @@ class GroupCommit:
         """Make a change; returns what `act` returns, or raises what it raises, once it is kept.
 
         What has to wait for a decision is done again when that is taken. It is taken by the thread that needs it, while
-        others go on.
+        others go on. When as many as may wait for it do, and go on doing so, others are told with the UndecidedError.
         """
         while True:
             change = self._done(act)
             if isinstance(change.error, UndecidedError):
                 if change.overtakes:  # what it did was taken back, so there is nothing to decide before it
                     return self.study.apart(act)
-                self.study.decide(patient=True)
+                if not self._may_wait.acquire(timeout=MOMENT):
+                    raise change.error
+                try:
+                    self.study.decide(patient=True)
+                finally:
+                    self._may_wait.release()
                 continue
             if change.completes:
                 self.study.decide_quietly()
