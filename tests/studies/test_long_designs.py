@@ -1,6 +1,7 @@
 """A design that takes long holds up nobody: neither other studies, nor outcomes, nor requests that were answered."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 import levers
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.codec import to_json
+from levers.errors import StorageError
 from levers.studies.events import Decided
 from levers.studies.group_commit import GroupCommit
 from levers.studies.storage.sql import SqlStorage, parse_url
 from levers.studies.study import Study
+from levers.studies.transitions import revision
 
 SECONDS = 60
 """So that a failure ends; nothing here takes that long."""
@@ -81,6 +84,20 @@ def in_thread(act: Callable[[], object]) -> "Future[object]":
     pool = ThreadPoolExecutor(1)
     found = pool.submit(act)
     pool.shutdown(wait=False)
+    return found
+
+
+def in_daemon(act: Callable[[], object]) -> "Future[object]":
+    """Like `in_thread`, on a thread that the process does not wait for, in case that it never ends."""
+    found: Future[object] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(act())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
     return found
 
 
@@ -196,3 +213,51 @@ def test_two_processes_that_design_the_same_round_keep_one(storage: SqlStorage, 
     kinds = [record.kind for record in storage.read(study.id, 0)]
     assert kinds.count(Decided.__name__) == 2
     elsewhere.close()
+
+
+def test_a_change_that_was_overtaken_may_hold_the_lock_for_longer_than_others(
+    postgres_storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends other changes that do nothing for a fifth of a second; the limit is back after it."""
+    monkeypatch.setattr("levers.studies.study.DRAFTS", 0)
+    storage = SqlStorage(parse_url(f"{postgres_storage}?options=-c%20idle_in_transaction_session_timeout%3D200ms"))
+    study = new_study(storage, "heat")
+    study.tell(last := all_but_one(study), outcome(last))
+    with pytest.raises(StorageError), study.writing():
+        time.sleep(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("levers.studies.study.revision", lambda *given: (time.sleep(1), revision(*given))[1])
+        assert study.correct(0, 1.25, "misread").value == 1.25
+    with pytest.raises(StorageError), study.writing():
+        time.sleep(1)
+    assert levers.load_study("oven", storage).trial(0).value == 1.25
+    storage.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_act_that_tells_the_last_outcome_and_asks_comes_to_an_end(storage: SqlStorage, together: bool) -> None:
+    study = new_study(storage, "heat")
+    last = all_but_one(study)
+
+    def both() -> str:
+        study.tell(last, outcome(last))
+        return str(study.ask()[0].number)
+
+    def once() -> str:
+        return study.once("k-1", "both", both)
+
+    asked = in_daemon(lambda: GroupCommit(study).do(once) if together else once()).result(SECONDS)
+    assert asked == str(study.state.blocks[-1].first)
+    assert (study.trial(last).value, study.once("k-1", "both", both)) == (outcome(last), asked)
+    assert study.verify().ok
+
+
+def test_a_change_without_a_key_that_completes_a_round_and_asks_comes_to_an_end(storage: SqlStorage) -> None:
+    study = new_study(storage, "heat")
+    last = all_but_one(study)
+
+    def both() -> int:
+        study.tell(last, outcome(last))
+        return study.ask()[0].number
+
+    assert in_daemon(lambda: GroupCommit(study).do(both)).result(SECONDS) == study.state.blocks[-1].first

@@ -14,17 +14,23 @@ from levers.studies.study import Study, UndecidedError
 
 T = TypeVar("T")
 MOST = 256
-"""Changes that one transaction takes."""
+"""Changes that one transaction takes, and threads that wait for a decision."""
+MOMENT = 0.25
+"""Seconds in which most decisions are taken: whoever is one too many to wait for it stays as long."""
 
 
 class _Change(Generic[T]):
-    """A change that a thread waits for; `completes` says that a round was complete with it."""
+    """A change that a thread waits for; `completes` says that a round was complete with it.
+
+    One that `overtakes` needs the decision that follows from what it does itself.
+    """
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.act = act
         self.woken = threading.Event()
         self.is_done = False
         self.completes = False
+        self.overtakes = False
         self.answer: T | None = None
         self.error: BaseException | None = None
 
@@ -47,8 +53,9 @@ class GroupCommit:
     [0, 1]
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, *, most_waiting: int = MOST) -> None:
         self.study = study
+        self._may_wait = threading.BoundedSemaphore(most_waiting)
         self._waiting: deque[_Change[object]] = deque()
         self._is_served = False
         self._lock = threading.Lock()
@@ -57,12 +64,19 @@ class GroupCommit:
         """Make a change; returns what `act` returns, or raises what it raises, once it is kept.
 
         What has to wait for a decision is done again when that is taken. It is taken by the thread that needs it, while
-        others go on.
+        others go on. When as many as may wait for it do, and go on doing so, others are told with the UndecidedError.
         """
         while True:
             change = self._done(act)
             if isinstance(change.error, UndecidedError):
-                self.study.decide(patient=True)
+                if change.overtakes:  # what it did was taken back, so there is nothing to decide before it
+                    return self.study.apart(act)
+                if not self._may_wait.acquire(timeout=MOMENT):
+                    raise change.error
+                try:
+                    self.study.decide(patient=True)
+                finally:
+                    self._may_wait.release()
                 continue
             if change.completes:
                 self.study.decide_quietly()
@@ -126,10 +140,11 @@ class GroupCommit:
 
     def _alone(self, change: _Change[object]) -> None:
         change.answer, change.error, change.completes = None, None, False
+        was_undecided = True
         try:
             with self.study.writing(defers=True, decides=False) as transaction:
                 was_undecided = transaction.state.is_undecided
                 change.answer = change.act()
                 change.completes = transaction.state.is_undecided and not was_undecided
         except BaseException as error:
-            change.error = error
+            change.error, change.overtakes = error, not was_undecided

@@ -418,6 +418,10 @@ class Transaction:
         """Keep an answer together with what was written."""
         self._writing.keep_answer(Answer(key, self.now, request, answer))
 
+    def take_long(self) -> None:
+        """Say that what follows is worked out with the lock, for minutes if it has to be."""
+        self._writing.take_long()
+
     def takes(self, draft: "Draft") -> bool:
         """Take over what was drafted, unless the log has gone on since, or one of its requests was answered."""
         added = draft.added
@@ -471,3 +475,6 @@ class _Added:
 
     def forget_answers(self, before: float) -> None:
         """Old ones are dropped when it is kept."""
+
+    def take_long(self) -> None:
+        """Nothing waits for it."""

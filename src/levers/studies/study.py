@@ -680,8 +680,10 @@ class Study(AnyStudy):
         check_key(key)
         digest = hashlib.sha256(request.encode()).hexdigest()
         while True:
+            waits = True
             try:
                 with self.writing(defers=True) as transaction:
+                    waits = transaction.state.is_undecided
                     found = transaction.answer(key)
                     if found is None:
                         answer = act()
@@ -691,6 +693,8 @@ class Study(AnyStudy):
             except UndecidedError:
                 if self._log.is_mine:
                     raise
+                if not waits:  # it completed the round itself, which is taken back with it: both are worked out at once
+                    return self.apart(lambda: self.once(key, request, act))
                 self.decide(patient=True)
         if found.request != digest:
             raise RepeatedKeyError(f"the key {key!r} was used for another request; take a new key for each")
@@ -768,7 +772,8 @@ class Study(AnyStudy):
             with self._lock:
                 if self._log.keep(draft, self.who):
                     return answer
-        with self.writing():
+        with self.writing() as transaction:
+            transaction.take_long()
             return act()
 
 

@@ -17,7 +17,7 @@ from levers.studies.library import load_study
 from levers.studies.storage.base import Storage, Stored, Token, check_name, exists_already, no_such_study
 from levers.studies.storage.sessions import find_session
 from levers.studies.storage.tokens import ROLES, WARN_SECONDS, days_left, known_token, name_in_log, why_not
-from levers.studies.study import Study, login_name
+from levers.studies.study import Study, UndecidedError, login_name
 from levers.web.access.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
 from levers.web.access.sightings import Sightings
 from levers.web.errors import RefusedError
@@ -28,6 +28,9 @@ SESSION = "levers_session"
 """The cookie with the value of a browser's session; never a token."""
 SAID_AGAIN = 86_400.0
 """How often, in seconds, the log repeats that a token is about to end, or has ended and is still sent."""
+WAITING, DESIGN_SECONDS = 8, 2
+"""How many requests wait for the design of a study's next round, and after how many seconds others may come again: each
+that waits keeps a place that requests about other studies need."""
 
 _MOST_SAID = 10_000
 T = TypeVar("T")
@@ -197,7 +200,7 @@ class Service:
         with self._lock:
             kept = self._studies.get(name)
             if kept is None or kept.study.id != opened.id:  # else another thread was faster, and has the one to use
-                kept = self._studies[name] = GroupCommit(opened)
+                kept = self._studies[name] = _together(opened)
             while len(self._studies) > self.limits.open_studies:
                 self._studies.popitem(last=False)
         return kept.study
@@ -212,7 +215,11 @@ class Service:
         with self._lock:
             found = self._studies.get(study.name)
         # another object for the same study would wait for this one's transaction, inside of it
-        return (found if found is not None and found.study.shares_log_with(study) else GroupCommit(study)).do(act)
+        together = found if found is not None and found.study.shares_log_with(study) else _together(study)
+        try:
+            return together.do(act)
+        except UndecidedError as error:  # others wait for it already, and nobody else's request shall for them
+            raise RefusedError(503, str(error), retry_after=DESIGN_SECONDS) from None
 
     def check_rows(self, n: int) -> None:
         """Refuse more rows than a request may bring."""
@@ -250,6 +257,10 @@ class Service:
         with self._lock:
             for name in [name for name, opened in self._studies.items() if opened.study.id not in there]:
                 del self._studies[name]
+
+
+def _together(study: Study) -> GroupCommit:
+    return GroupCommit(study, most_waiting=WAITING)
 
 
 def session_cookie(request: Request) -> str:

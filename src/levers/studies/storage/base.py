@@ -214,6 +214,9 @@ class Writing(Protocol):
     def forget_answers(self, before: float) -> None:
         """Drop answers that are older than a time."""
 
+    def take_long(self) -> None:
+        """Say that it may be a while until the transaction ends, where a storage ends those that do nothing."""
+
 
 class Storage(Protocol):
     """Logs of studies. A study is known by its id; names can be listed and looked up."""

@@ -67,6 +67,9 @@ class _Writing:
     def forget_answers(self, before: float) -> None:
         self.oldest = before
 
+    def take_long(self) -> None:
+        """It may: there is no limit."""
+
 
 class MemoryStorage(Storage):
     """Logs in lists.

@@ -10,6 +10,8 @@ from sqlalchemy.engine import URL
 
 IDLE_SECONDS = 8
 """How long a change may do nothing while it holds the lock: designs are worked out without it."""
+LONG_SECONDS = 600
+"""The same for a change that was overtaken again and again, and is worked out with the lock to come to an end."""
 LOCK_SECONDS = 30
 """How long a change waits for the lock on its study."""
 STATEMENT_SECONDS = 60

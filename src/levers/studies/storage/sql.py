@@ -27,7 +27,7 @@ from levers.studies.storage.base import (
 )
 from levers.studies.storage.chain import total_of, without
 from levers.studies.storage.outage import is_outage
-from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
+from levers.studies.storage.postgres import LONG_SECONDS, LOOK_SECONDS, POOL_SECONDS, server_options
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -71,6 +71,12 @@ _APPENDED = sa.text(
     f"FROM unnest({', '.join(f'CAST(:{name}s AS {kind}[])' for name, kind in _COLUMNS.items())})"
 )
 """Events and the end of the log in one statement: PostgreSQL may be far away, and each statement is a way there."""
+_IDLE = "idle_in_transaction_session_timeout"
+_LONG = sa.text(
+    "SELECT set_config(:name, CAST(:most AS text), true) FROM pg_settings "
+    "WHERE name = :name AND CAST(setting AS integer) BETWEEN 1 AND :most"
+)
+"""A longer limit until the transaction ends, where there is one at all."""
 _SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snapshots.c.digest).where(
     snapshots.c.study_id == _STUDY
 )
@@ -394,6 +400,10 @@ class _Writing:
         if gone:
             self.connection.execute(sa.delete(answers).where(*old))
             self._changed["answers"] = without(self._answers, gone)
+
+    def take_long(self) -> None:
+        if self.connection.dialect.name == "postgresql":
+            self.connection.execute(_LONG, {"name": _IDLE, "most": LONG_SECONDS * 1000})
 
     @property
     def _answers(self) -> str:

@@ -18,8 +18,6 @@ from levers.web.service import Limits, Service
 F = TypeVar("F", bound=Callable[..., Any])
 REPLAYED = "Idempotency-Replayed"
 _PAGE = Limits().page_rows
-_SLOW = ("correct", "exclude", "finish", "continue", "restate")
-"""Verbs that take decisions again, or others, which may take seconds."""
 
 Name = Annotated[str, Path(description="The study's name, percent-encoded: `a/b` is `a%2Fb`.")]
 Absent = SkipJsonSchema[None]
@@ -136,13 +134,23 @@ def of_study(
 
 
 def changed(
-    request: Request, name: str, key: str | None, body: BaseModel, act: Callable[[Study], BaseModel], n_rows: int = 1
+    request: Request,
+    name: str,
+    key: str | None,
+    body: BaseModel,
+    act: Callable[[Study], BaseModel],
+    n_rows: int = 1,
+    *,
+    apart: bool = False,
 ) -> Response:
-    """Make a change, once if it has a key, and answer what came of it. What is asked for is known by the address."""
+    """Make a change, once if it has a key, and answer what came of it. What is asked for is known by the address.
+
+    What takes decisions, or fits all runs once more, may take seconds and is done `apart`.
+    """
     study = study_of(request, name, "write")
     service_of(request).check_rows(n_rows)
     what = f"{request.url.path.rpartition('/')[2]} {body_text(body)}"
-    text, headers = once(request, study, key, what, lambda: act(study), apart=what.split()[0] in _SLOW)
+    text, headers = once(request, study, key, what, lambda: act(study), apart=apart)
     return answer(text, headers=headers)
 
 

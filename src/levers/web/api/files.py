@@ -176,7 +176,7 @@ async def correct(request: Request, name: Name, reason: Reason, key: Key = None)
     def act(study: Study, sheet: Sheet) -> CorrectionsMade:
         return CorrectionsMade(corrections=correct_sheet(study, sheet, reason))
 
-    return await _changed(request, name, key, f"correct sheet {reason}", act)
+    return await _changed(request, name, key, f"correct sheet {reason}", act, apart=True)
 
 
 @_with_sheet(router.post, "sheet/past", "importSheet", "Take in past runs from a sheet", Imported, _CHANGES)
@@ -188,11 +188,18 @@ async def import_past(
     def act(study: Study, sheet: Sheet) -> Imported:
         return Imported.read(import_sheet(study, sheet, note, insist=insist))
 
-    return await _changed(request, name, key, f"import sheet {note}", act, need_trials=False)
+    return await _changed(request, name, key, f"import sheet {note}", act, apart=True, need_trials=False)
 
 
 async def _changed(
-    request: Request, name: str, key: str | None, what: str, act: Callable[[Study, Sheet], Any], **reading: bool
+    request: Request,
+    name: str,
+    key: str | None,
+    what: str,
+    act: Callable[[Study, Sheet], Any],
+    *,
+    apart: bool = False,
+    **reading: bool,
 ) -> Response:
     """Change a study by the sheet that came, once if it has a key; on a thread, because sheets take a while."""
     study = await to_thread.run_sync(study_of, request, name, "write")
@@ -206,7 +213,7 @@ async def _changed(
             sheet = service_of(request).compute(request, jobs.sheet_of, path, study.space, "the sheet", **reading)
         service_of(request).check_rows(sheet.n_rows)
         digest = hashlib.sha256(data).hexdigest()
-        return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet))
+        return once(request, study, key, f"{what} {digest}", lambda: act(study, sheet), apart=apart)
 
     text, headers = await to_thread.run_sync(work)
     return answer(text, headers=headers)

@@ -150,7 +150,7 @@ def correct(request: Request, name: Name, body: Annotated[Corrections, Body()], 
     def act(study: Study) -> CorrectionsMade:
         return CorrectionsMade(corrections=study.correct_many(wanted, body.reason, observed=_observed(given)))
 
-    return changed(request, name, key, body, act, len(wanted))
+    return changed(request, name, key, body, act, len(wanted), apart=True)
 
 
 @of_study(
@@ -162,7 +162,7 @@ def exclude(request: Request, name: Name, body: Annotated[Exclude, Body()], key:
     def act(study: Study) -> ExclusionsMade:
         return ExclusionsMade(exclusions=study.exclude_many(body.trials, body.reason))
 
-    return changed(request, name, key, body, act, len(body.trials))
+    return changed(request, name, key, body, act, len(body.trials), apart=True)
 
 
 @of_study(router.post, "finish", "finish", "End a study now", Standing, responses=_ERRORS)
@@ -173,7 +173,7 @@ def finish(request: Request, name: Name, body: Annotated[Finish, Body()], key: K
         study.finish(body.reason)
         return Standing(status=study.status(), changes=[])
 
-    return changed(request, name, key, body, act)
+    return changed(request, name, key, body, act, apart=True)
 
 
 @of_study(router.post, "continue", "goOn", "Go on after the end", Standing, responses=_ERRORS)
@@ -184,7 +184,7 @@ def go_on(request: Request, name: Name, body: Annotated[GoOn, Body()], key: Key 
         study.go_on(body.n_runs, body.reason)
         return Standing(status=study.status(), changes=[])
 
-    return changed(request, name, key, body, act)
+    return changed(request, name, key, body, act, apart=True)
 
 
 @of_study(router.post, "restate", "restate", "Change the terms under way", Standing, responses=_ERRORS)
@@ -196,7 +196,7 @@ def restate(request: Request, name: Name, body: Annotated[Restate, Body()], key:
         changes = study.restate(reason=body.reason, **terms)
         return Standing(status=study.status(), changes=list(changes))
 
-    return changed(request, name, key, body, act)
+    return changed(request, name, key, body, act, apart=True)
 
 
 @of_study(router.post, "import", "importRuns", "Take in past runs", Imported, responses=_ERRORS)
@@ -209,4 +209,4 @@ def import_runs(
         codes = [study.space.encode(row).codes for row in body.rows]
         return Imported.read(study.take_past(codes, body.values, body.note, insist=insist))
 
-    return changed(request, name, key, body, act, len(body.rows))
+    return changed(request, name, key, body, act, len(body.rows), apart=True)

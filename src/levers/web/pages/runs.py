@@ -42,7 +42,7 @@ def ask(request: Request, name: str, form: Posted) -> Response:
         most = service_of(request).limits.rows
         if not 1 <= n <= most:
             raise InvalidSettingError(f"ask for 1 to {most:,} runs, not {n:,}")
-        due = study.ask_numbers(n)
+        due = service_of(request).change(study, lambda: study.ask_numbers(n))
     except LeversError as error:
         return refused(request, study, view, error, {"n": text_of(form, "n", 40)})
     return answered(request, study_address(study, "#runs"), _handed_out(study, len(due), n))
