@@ -225,8 +225,13 @@ def test_a_change_that_was_overtaken_may_hold_the_lock_for_longer_than_others(
     study.tell(last := all_but_one(study), outcome(last))
     with pytest.raises(StorageError), study.writing():
         time.sleep(1)
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(1)
+        return revision(*given)
+
     with monkeypatch.context() as patch:
-        patch.setattr("levers.studies.study.revision", lambda *given: (time.sleep(1), revision(*given))[1])
+        patch.setattr("levers.studies.study.revision", slowly)
         assert study.correct(0, 1.25, "misread").value == 1.25
     with pytest.raises(StorageError), study.writing():
         time.sleep(1)
