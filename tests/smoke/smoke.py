@@ -175,7 +175,7 @@ def check_dashboard(folder: Path) -> None:
         for path in ("/", "/studies/oven", "/studies/new", "/api", "/metrics", "/api/v1/openapi.json", "/health"):
             found = httpx.get(server.address + path)
             assert found.status_code == 200, (path, found.status_code, found.text[:500])
-        with httpx.Client(base_url=server.address) as browser:
+        with httpx.Client(base_url=server.address, timeout=60) as browser:
             page = browser.get("/studies/new").text
             secret = re.search(r'name="form_token" value="([^"]+)"', page)
             assert secret is not None

@@ -466,7 +466,7 @@ def test_head_is_answered_as_get_is_without_a_body(browser: TestClient, storage:
 
 def test_head_of_a_real_service_also_of_a_stream(serve: Serve, database: str) -> None:
     levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1, storage=database)
-    with serve(database) as address, httpx.Client(timeout=20) as client:
+    with serve(database) as address, httpx.Client(timeout=60) as client:
         for path in ("/health", "/studies/oven/stream"):
             head = client.head(address + path)
             assert (head.status_code, head.content) == (200, b"")

@@ -34,7 +34,7 @@ def at(name: str, what: str = "") -> str:
 
 def connect(url: str, token: str | None = None) -> httpx.Client:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=f"{url}/api/v1", headers=headers, trust_env=False, timeout=30)
+    return httpx.Client(base_url=f"{url}/api/v1", headers=headers, trust_env=False, timeout=60)
 
 
 @pytest.fixture

@@ -472,7 +472,7 @@ def test_who_told_is_found_far_back(storage: Storage) -> None:
 
 def test_the_stream_says_when_a_study_changes(server: str, database: str) -> None:
     study = load_study("oven", oven(open_storage(database)).storage)
-    with httpx.Client(base_url=server, timeout=20) as web:
+    with httpx.Client(base_url=server, timeout=60) as web:
         assert web.get("/studies/nope/stream").status_code == 404
         with web.stream("GET", f"/studies/oven/stream?since={study.state.seq}") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")

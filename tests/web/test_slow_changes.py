@@ -73,7 +73,8 @@ def nobody_waits(client: TestClient, slow: Slow, under_way: "Future[Any]") -> No
     """While it is worked out, runs of that study and of others are handed out."""
     assert slow.is_asked.wait(SECONDS)
     for name in ("farm", "oven"):
-        answer = in_thread(partial(client.post, f"/api/v1/studies/{name}/ask", json={"n": 1})).result(SECONDS)
+        asking = partial(client.post, f"/api/v1/studies/{name}/ask", json={"n": 1})
+        answer = in_thread(asking).result(SECONDS)
         assert answer.status_code == 200, answer.text
     assert not under_way.done()
     slow.may_go_on.set()

@@ -28,7 +28,7 @@ def study(database: str, server: str) -> Study:
 
 @pytest.fixture
 def http(server: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server, trust_env=False, timeout=30, follow_redirects=True) as found:
+    with httpx.Client(base_url=server, trust_env=False, timeout=60, follow_redirects=True) as found:
         yield found
 
 

@@ -29,7 +29,7 @@ OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
 )
-MILLISECONDS = 20_000
+MILLISECONDS = 60_000
 """How long a page may take to show what a test waits for: much more than it does, for machines that are busy."""
 
 
