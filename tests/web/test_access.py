@@ -32,7 +32,7 @@ from levers.web.server import Address, Server
 from levers.web.service import Service
 
 STUDIES = "/api/v1/studies"
-SECONDS = 20  # for what takes a fraction of one, or for ever
+SECONDS = 60  # for what takes a fraction of one, or for ever
 Serve = Callable[..., AbstractContextManager[str]]
 
 

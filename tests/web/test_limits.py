@@ -38,7 +38,7 @@ from levers.web.limits.pool import Job, Pool
 from levers.web.service import Service
 
 SPACE: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
-SECONDS = 20  # for what takes a fraction of one, or for ever
+SECONDS = 60  # for what takes a fraction of one, or for ever
 Serve = Callable[..., contextlib.AbstractContextManager[str]]
 
 
