@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_THERE = 75
 """The exit code where pip does not find the lowest versions: that says nothing about this package."""
 EXTRA = "all"
+LEFT_OUT = ("mcp",)
+"""Extras that are not tried: the package for agents needs newer versions than everything else can do with."""
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[\w,-]+\])?>=(?P<version>[\w.]+)")
 
 
@@ -37,7 +39,7 @@ def requirements(project: dict[str, object], extra: str = EXTRA) -> list[str]:
         for one in project["optional-dependencies"][extras.pop(0)]:  # type: ignore[index]
             named = own.fullmatch(one)
             if named:
-                extras += named[1].split(",")
+                extras += [one for one in named[1].split(",") if one not in LEFT_OUT]
             else:
                 found.append(one)
     return found
@@ -77,10 +79,13 @@ def main(which: str) -> None:
         quiet = ("-q", "--disable-pip-version-check")
         run(python, "-m", "pip", "wheel", *quiet, "--no-deps", "-w", wheels, ROOT)
         how = ("--upgrade", "--upgrade-strategy", "eager") if which == "newest" else ()
-        found = subprocess.run([python, "-m", "pip", "install", *quiet, *how, *wanted], check=False)
+        words = [python, "-m", "pip", "install", *quiet, *how, *wanted]
+        found = subprocess.run(words, check=False, stderr=subprocess.PIPE, text=True)
+        sys.stderr.write("".join(line for line in found.stderr.splitlines(True) if not line.startswith("WARNING")))
         if found.returncode:
             sys.stderr.write(f"pip cannot install the {which} versions here, so nothing was tried\n")
-            sys.exit(NOT_THERE)
+            # bounds that contradict each other are this package's fault; an index without these versions is not
+            sys.exit(1 if "ResolutionImpossible" in found.stderr else NOT_THERE)
         (wheel,) = wheels.glob("*.whl")
         run(python, "-m", "pip", "install", *quiet, "--no-deps", "--force-reinstall", wheel)
         run(python, "-m", "pip", "check", *quiet[1:])
