@@ -69,6 +69,7 @@ class LoadReport:
     tell_seconds: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    n_told_to_come_again: int = 0
 
 
 def run_load(address: str, token: str | None, study: str, *, workers: int, seconds: float) -> LoadReport:
@@ -142,6 +143,10 @@ class _Worker:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         length = int(head.split("content-length:")[1].split("\r\n")[0])
         answer = await self._reader.readexactly(length)
+        if verb == "ask" and head.split(" ")[1] == "503" and "retry-after:" in head:
+            self._report.n_told_to_come_again += 1  # the next round is being designed; levers.Client does the same
+            await asyncio.sleep(0.25)
+            return {"trials": []}
         if head.split(" ")[1] != "200":
             self._report.problems.append(f"{verb}: {head.splitlines()[0]} {answer[:200].decode()}")
             return {"trials": []}
