@@ -107,7 +107,7 @@ def test_its_runs_cost_about_what_they_are() -> None:
 
 
 def test_the_promise_is_kept_with_a_baseline() -> None:
-    world, n_studies, failed = slippage_world(3, 3), 80, 0
+    world, n_studies, failed = slippage_world(3, 3), 30, 0
     for seed in range(n_studies):
         verdict, _, _ = studied(cfs_of(world, baseline=(1, 1, 1), block_size=8), world, seed)
         failed += gap(world, verdict.assignment.codes) > verdict.within

@@ -32,7 +32,7 @@ from levers.studies.study import Study
 
 FOLDER = Path(__file__).parent
 SAMPLES = sorted(FOLDER.glob("*.db"))
-SAME_RULES = ("0.2.dev1", "0.2.dev2", "0.2.dev3")
+SAME_RULES = ("0.2.dev1", "0.2.dev2", "0.2.dev3", "0.2.dev4", "0.2.0")
 """Samples of the solver's present rules: every study has to end as it would have then, wherever it stood."""
 TAKEN = "mid"
 """The heat where it is left alone."""
@@ -142,6 +142,9 @@ def make_changed(url: str) -> None:
     days.once("key-1", "ask", lambda: str(days.ask_numbers(2).tolist()))
     alone = new("left alone", 16, free=["heat"], tolerance=1.5)
     tell(alone, alone.ask(30))
+    finish(sure := new("confirmed", 17))
+    sure.confirm(4, "before the change")
+    tell(sure, sure.ask(3))
     create_token(alone.storage, "write", "left alone", "bench")
     create_token(alone.storage, "read")
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
 from levers.core.cost import Cost, study_cost
+from levers.core.model.confirmation import Confirmation
 from levers.core.model.elimination import Elimination
 from levers.core.model.ordinary import Fitted
 from levers.core.space import FREE, Assignment, Codes, Level, Space, with_taken
@@ -150,7 +151,7 @@ class Verdict:
     lever. `certificate` and `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict
     be recomputed from the raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what
     is promised, `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all
-    of it.
+    of it. `confirmation` is what fresh runs at the setting say, where somebody asked for them.
     """
 
     algorithm: str
@@ -175,6 +176,7 @@ class Verdict:
     doubts: tuple[Remark, ...] = ()
     usual_intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
     p_values: tuple[float | None, ...] = ()
+    confirmation: Confirmation | None = None
 
     def _repr_html_(self) -> str:
         from levers.extensions import html_of
@@ -275,6 +277,10 @@ class Algorithm(ABC):
     @abstractmethod
     def start(self) -> Any:
         """The state before the first run."""
+
+    def start_like(self, state: Any) -> Any:
+        """The same by the rules under which a state was begun, where an algorithm keeps those of earlier versions."""
+        return self.start()
 
     @abstractmethod
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:

@@ -13,6 +13,8 @@ DAY_RULES = 5
 """Pooled studies whose rounds are divided into days, or parts, with constants of their own."""
 SUBSET_RULES = 6
 """Studies that may leave levers alone: a pooled study in which all are set, and a comparison of what to leave alone."""
+THIN_RULES = 7
+"""Pooled studies whose last round leaves out levels far behind, and whose short budgets are one design."""
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
@@ -47,6 +49,7 @@ POOLED_GROWTH = 0.35  # a later block has at least this share of the runs so far
 POOLED_NEXT = 1.0  # and so many runs per parameter still open
 NEARLY_ALL = 0.65  # a block that would be more than this share of what is still needed is all of it
 SPARE = 1.01  # times what is still needed, so that a last block is seldom followed by a very short one
+THIN_BEHIND = 1.5  # standard errors of a mean behind the leader, beyond which the last round leaves a level out
 LEAST_PART, PART = 48, 2.0  # runs of the parts of a long round, at least; and so many per parameter
 BASELINE_EVERY = 16  # one run in so many is at the setting in place today, where there are no days
 SHORT_DAY = 8  # runs of a day, from which on it has one such run; of shorter days only every second or third
@@ -59,6 +62,7 @@ LOOSE_COUPLING, COUPLING_COST = 3.0, 0.1  # what standard errors grow by where i
 RESERVE = 0.05  # of the failure probability, for what is checked numerically and not proven
 FIRST_TO_BEST = 1.0  # runs per parameter of the first block of a study that aims for the best setting,
 FIRST_SPARE = 6  # and so many more, so that no single outcome decides what is run later without others to contradict it
+ALL_AT_ONCE = 1.5  # runs per parameter: such a budget is one design when it has fewer
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped

@@ -11,7 +11,7 @@ from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Remark, 
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, NOISES, POOLED_RULES
+from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, DAY_RULES, NOISES, POOLED_RULES, THIN_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.subsets.solver import Subsets
@@ -140,6 +140,11 @@ class Cfs(Algorithm):
         return replace(self.pooled, block_size=None, baseline=None, rules=POOLED_RULES)
 
     @cached_property
+    def pooled_by_days(self) -> Pooled:
+        """The same of studies that were begun when the last round had all levels in play."""
+        return replace(self.pooled, rules=DAY_RULES)
+
+    @cached_property
     def sparse(self) -> Sparse:
         """The rules that find few parents among very many factors."""
         assert self.max_parents is not None  # see is_sparse
@@ -148,7 +153,7 @@ class Cfs(Algorithm):
     @cached_property
     def subsets(self) -> Subsets:
         """The rules that may leave levers alone."""
-        return Subsets(self.problem, self.free, self.pooled)
+        return Subsets(self.problem, self.free, self.pooled_by_days)
 
     @property
     def is_sparse(self) -> bool:
@@ -182,6 +187,11 @@ class Cfs(Algorithm):
         """All levels in play, no runs."""
         return self._new.start()
 
+    def start_like(self, state: Any) -> Any:
+        """The same under the rules that a state was begun under, where these settings still mean rules of that kind."""
+        rules = self._rules(state)
+        return rules.start() if type(rules) is type(self._new) else self.start()
+
     def batch(self, state: Any, seed: int) -> Batch:
         """The next runs of the block whose design has this seed."""
         return self._rules(state).batch(state, seed)
@@ -193,8 +203,13 @@ class Cfs(Algorithm):
         if isinstance(state, SparseState):
             return self.sparse
         if isinstance(state, PooledState):
-            return self.pooled_before if state.rules == POOLED_RULES else self.pooled
+            return self._pooled_by(state.rules)
         return self.two_stage
+
+    def _pooled_by(self, rules: int) -> Pooled:
+        if rules == POOLED_RULES:
+            return self.pooled_before
+        return self.pooled if rules == THIN_RULES else self.pooled_by_days
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""

@@ -33,8 +33,7 @@ def allocated_block(
 @lru_cache(maxsize=4)
 def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> Design:
     """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
-    active = tuple(levels if k in state.open_factors else (state.leaders[k],) for k, levels in enumerate(state.active))
-    groups = _combinations(choices, active)
+    groups = _combinations(choices, state.varied)
     in_play = [np.unique(column) for group in groups for column in group.table.T]
     varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
     sizes, parts = tuple(len(in_play[i]) for i in varied), choices.sizes
@@ -66,7 +65,7 @@ def placed_rows(design: Design, n_levels: tuple[int, ...], state: PooledState, b
     due = design.rows[begin:end]
     if design.sizes == n_levels:  # no level is out of play, or the rows are of all factors already
         return due
-    in_play = np.array([level for k in state.open_factors for level in state.active[k]], dtype=np.int16)
+    in_play = np.array([level for k in state.open_factors for level in state.varied[k]], dtype=np.int16)
     codes: Codes = np.tile(np.asarray(state.leaders, dtype=np.int16), (len(due), 1))
     codes[:, state.open_factors] = in_play.take(due + offsets(design.sizes)[:-1])
     return codes

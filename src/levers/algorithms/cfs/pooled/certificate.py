@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 from levers.algorithms.cfs import decisions, settings
-from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.pooled.state import PooledState, Thinned
 from levers.core.certificates.certificate import stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
+from levers.core.certificates.thinning import LEAST_COVERED, LEAST_DONE, share_of_runs
 from levers.core.model.choices import Choices
 from levers.core.model.evidence import Evidence, level_mask
 
@@ -32,12 +33,14 @@ class PooledCertificate:
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
-    def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0) -> Stakes:
+    def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0, thins: bool = False) -> Stakes:
         """What may still be lost.
 
         The standard error is that of the least precise difference between two of them, over sqrt(2). `more` runs,
         divided equally among the levels in play, add their information. With `max_parents` only as many factors count
-        as can matter: those found, and of the others the most levels with the largest standard errors.
+        as can matter: those found, and of the others the most levels with the largest standard errors. Where the round
+        under way leaves levels out, or one of `more` runs that `thins`, standard errors are those of as many runs
+        divided equally, times what leaving them out saves   (docs/theory/pooled.md, section 10).
         """
         assert state.noise_sd is not None  # known from the start, or estimated after the first block
         in_play = level_mask(state.active, max(self.choices.n_levels))
@@ -45,11 +48,14 @@ class PooledCertificate:
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
         wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
+        clocks = self._thinned_clocks(state, evidence)
         found: Stakes = []
         others: Stakes = []
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
-            known = float(least[k]) + more / (2 * m * lost)
-            error = self.unequal * wider * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
+            before, known = clocks.get(k, (float(least[k]) if thins else 0.0, float(least[k])))
+            known += more / (2 * m * lost)
+            saved = math.sqrt(share_of_runs(m, before / known)) if before > 0 else 1.0
+            error = self.unequal * wider * saved * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
             (found if k in state.parents else others).append((m, error))
         if self.max_parents is None:
             return [*found, *others, *self.elsewhere]
@@ -57,6 +63,58 @@ class PooledCertificate:
         most = sorted((m for m, _ in others), reverse=True)[:spare]
         widest = sorted((error for _, error in others), reverse=True)[:spare]
         return [*found, *zip(most, widest, strict=True), *self.elsewhere]
+
+    def _thinned_clocks(self, state: PooledState, evidence: Evidence) -> dict[int, tuple[float, float]]:
+        """For factors of which levels were left out: what was known of differences before, and what would be known by
+        now if the runs since had been divided equally among all levels in play.
+
+        With u of m levels left, each of these has m / u times as many.
+        """
+        if not state.thinned:
+            return {}
+        in_play = tuple(
+            tuple(level for level in levels if level in state.varied[k]) for k, levels in enumerate(state.active)
+        )
+        least, clocks = evidence.least(level_mask(in_play, max(self.choices.n_levels))), {}
+        for one in state.thinned:
+            u, m = len(in_play[one.factor]), len(state.active[one.factor])
+            told_apart = u == m < one.n_levels  # the evidence ruled out the levels that were left out
+            if not one.kept or u < 2 or told_apart:
+                continue
+            since = max(float(least[one.factor]) - one.known_kept, 0.0) * u / m
+            if one.known >= LEAST_COVERED * (one.known + since):
+                clocks[one.factor] = one.known, one.known + since
+        return clocks
+
+    def thinned(self, state: PooledState, evidence: Evidence, more: float) -> tuple[Thinned, ...]:
+        """The factors of which a last round of so many runs leaves out levels far behind, as far as there are any.
+
+        Two levels at least stay.
+        """
+        assert state.noise_sd is not None  # a study that may end knows it
+        least = evidence.least(level_mask(state.active, max(self.choices.n_levels)))
+        found = []
+        for k, m in zip(state.open_factors, state.open_sizes, strict=True):
+            known, levels = float(least[k]), state.active[k]
+            if m < 3 or known < LEAST_DONE * (known + more / (2 * m)):
+                continue
+            behind = {level: evidence.estimate(k, state.leaders[k], level) for level in levels}
+            far = settings.THIN_BEHIND * state.noise_sd / math.sqrt(2 * known)
+            nearest = sorted(levels, key=lambda level: behind[level])[:2]
+            kept = tuple(level for level in levels if behind[level] < far or level in nearest)
+            between = [evidence.known(k, one, other) for one in kept for other in kept if one < other]
+            found.append(Thinned(k, m, kept, known, min(between)))
+        return tuple(found)
+
+    def thins_still(self, state: PooledState, evidence: Evidence, more: float) -> bool:
+        """Whether levels that were left out may stay so for so many more runs: it is covered up to a point only."""
+        clocks = self._thinned_clocks(state, evidence)
+        left_out = [one for one in state.thinned if one.kept and set(state.active[one.factor]) - set(one.kept)]
+        return all(
+            one.factor in clocks
+            and one.known >= LEAST_COVERED * (clocks[one.factor][1] + more / (2 * len(state.active[one.factor])))
+            for one in left_out
+        )
 
     def _wider(self, state: PooledState) -> float:
         """What standard errors are multiplied with where so few runs couple factors closely   (docs/theory/pooled.md).
@@ -83,10 +141,16 @@ class PooledCertificate:
         return stakes_tolerance(self.elsewhere, risk)
 
     def runs_needed(
-        self, state: PooledState, evidence: Evidence, tolerance: float, risk: float, following: float
+        self,
+        state: PooledState,
+        evidence: Evidence,
+        tolerance: float,
+        risk: float,
+        following: float,
+        thins: bool = False,
     ) -> float:
         """Runs still needed if nothing more is dropped: 0 when what is in play is certified now, infinite where what
-        other runs may lose leaves no room.
+        other runs may lose leaves no room. With `thins` they are made in one round that leaves out levels far behind.
 
         A rough count comes first, from the usual scale of a certificate; the certificate itself is computed only when
         that says that the end is near: within two rounds of `following` runs.
@@ -100,13 +164,15 @@ class PooledCertificate:
             return 0.0
         if self.elsewhere and stakes_bound(self.stakes(state, evidence, _VERY_MANY), tolerance) > risk:
             return math.inf
-        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk)
+        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk, thins)
 
-    def _secant(self, state: PooledState, evidence: Evidence, guess: float, tolerance: float, risk: float) -> float:
+    def _secant(
+        self, state: PooledState, evidence: Evidence, guess: float, tolerance: float, risk: float, thins: bool
+    ) -> float:
         """The least number of runs whose certificate was computed and accepted, nearly."""
 
         def excess(more: float) -> float:
-            return math.log(max(stakes_bound(self.stakes(state, evidence, more), tolerance), 1e-300) / risk)
+            return math.log(max(stakes_bound(self.stakes(state, evidence, more, thins), tolerance), 1e-300) / risk)
 
         low, low_excess = 0.0, excess(0.0)
         high, high_excess = guess, excess(guess)

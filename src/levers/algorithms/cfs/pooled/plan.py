@@ -27,6 +27,7 @@ class PooledPlan:
     aim: str
     block_size: int | None
     spares: bool = True
+    at_once: bool = True
 
     @property
     def most_runs(self) -> int | None:
@@ -58,6 +59,8 @@ class PooledPlan:
         if self.budget is not None and self.aim == BEST:
             wanted = settings.FIRST_TO_BEST * self.choices.n_parameters
             left = max(self.budget - wanted, 0) // 4  # a short budget needs its runs where they serve the answer
+            if self.at_once and self.budget < settings.ALL_AT_ONCE * self.choices.n_parameters:
+                return self.budget  # too little would be left to follow what the first round shows
             return self.whole(max(wanted + (min(settings.FIRST_SPARE, left) if self.spares else 0), 2), self.budget)
         if self.budget is not None and self.budget < settings.RUNS_TO_ELIMINATE * self.choices.n_parameters:
             return self.budget

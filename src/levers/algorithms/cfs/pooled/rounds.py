@@ -98,8 +98,8 @@ class Rounds:
         if self.choices.is_tied:
             return tied_block(self.choices, state, n_runs, seed)
         if state.blocks:
-            return extending_design(state.open_sizes, n_runs, seed, self.choices.n_levels, state.open_factors)
-        return largest_design(state.open_sizes, n_runs, seed, "thorough")
+            return extending_design(state.varied_sizes, n_runs, seed, self.choices.n_levels, state.open_factors)
+        return largest_design(state.varied_sizes, n_runs, seed, "thorough")
 
     def rows(self, state: PooledState, design: Design, most: int) -> Codes:
         """The design's next rows as level positions of all factors; settled factors stay at their leading level."""

@@ -31,9 +31,10 @@ from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.pooled.verdict import pooled_verdict
-from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, DAY_RULES, POOLED_RULES
+from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES, THIN_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
+from levers.core.certificates.thinning import LEAST_FAILURE_PROB
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.elimination import Elimination
@@ -95,7 +96,7 @@ class Pooled(Algorithm):
     max_runs: int | None = None
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
-    rules: int = DAY_RULES
+    rules: int = THIN_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
@@ -146,7 +147,7 @@ class Pooled(Algorithm):
         """Shares of the error, and lengths."""
         size = self.block_size
         spares = self.rules != POOLED_RULES  # studies begun before keep to the first round that they had
-        runs = self.budget, self.max_runs, self.aim, size, spares
+        runs = self.budget, self.max_runs, self.aim, size, spares, self.rules == THIN_RULES
         return PooledPlan(self.problem, self.choices, self.max_parents, *runs)
 
     @cached_property
@@ -249,9 +250,8 @@ class Pooled(Algorithm):
         set_here = batch.codes
         if self.baseline is not None:
             set_here = set_here[(set_here != np.asarray(self.baseline)).any(axis=1)]
-        for k, levels in enumerate(state.active if self.aim == CERTIFY else ()):
-            allowed = levels if k in state.open_factors else (state.leaders[k],)
-            if not np.isin(set_here[:, k], allowed).all():
+        for k, levels in enumerate(state.varied if self.aim == CERTIFY else ()):
+            if not np.isin(set_here[:, k], levels).all():
                 raise OutcomeMismatchError("these rows are not of the block that is due: they set levels not in play")
         design = self.design(state, batch.focus) if batch.focus is not None else None
         if design is not None and np.array_equal(self.rounds.rows(state, design, design.n_runs), batch.codes):
@@ -341,7 +341,7 @@ class Pooled(Algorithm):
         check_count("n_runs", n_runs)
         if n_runs * self.space.n_factors > self.most_cells:
             raise InvalidSettingError(f"{n_runs:,} runs are more than a design can hold; take fewer", field="n_runs")
-        return replace(self._reopened(state), target=n_runs, last=True)
+        return self._unthinned(replace(self._reopened(state), target=n_runs, last=True))
 
     def resume(self, state: PooledState) -> PooledState:
         """Decide anew on all runs, as after a block: for what is asked for now, and charged for looks.
@@ -360,13 +360,16 @@ class Pooled(Algorithm):
         if not again.finished:
             return again
         following = max(math.ceil(self._growth * state.n_runs), self._open_parameters(state), settings.LEAST_BLOCK)
-        return replace(self._reopened(state), target=self.plan.whole(following, None), last=True)
+        target = self.plan.whole(following, None)
+        return self._unthinned(replace(self._reopened(state), target=target, last=True))
 
     def _reopened(self, state: PooledState) -> PooledState:
         return replace(state, finished=False, certified=None, stopped=False, last=False)
 
     def _all_in_play(self, state: PooledState) -> PooledState:
-        return replace(state, active=all_levels(self.n_levels), eliminations=(), parents=(), closed=(), upper_loss=None)
+        return replace(
+            state, active=all_levels(self.n_levels), eliminations=(), parents=(), closed=(), upper_loss=None, thinned=()
+        )
 
     @property
     def _growth(self) -> float:
@@ -504,7 +507,11 @@ class Pooled(Algorithm):
             return replace(state, target=plan.part_of(following, left, settings.NEARLY_ALL))
         if now.upper_loss + self.certificate.lost_elsewhere(self.risk(state)) <= self.tolerance:
             return self._ended(state, evidence)
-        more = self.certificate.runs_needed(state, evidence, self.tolerance, self.risk(state), float(following))
+        thins = self._may_thin and not state.charged and not state.thinned
+        certificate, risk = self.certificate, self.risk(state)
+        more = certificate.runs_needed(state, evidence, self.tolerance, risk, float(following), thins)
+        if state.thinned and more > 0 and not certificate.thins_still(state, evidence, more):
+            return self._decide(_varied_again(state))
         if more <= 0:
             ended = self._ended(state, evidence)  # its tolerance may be rounded up beyond the one that was accepted
             return replace(ended, certified=min(ended.certified or 0.0, self.tolerance))
@@ -514,9 +521,25 @@ class Pooled(Algorithm):
             return self._ended(state, evidence)
         if self.baseline is not None:
             more *= 1 + 1 / self.rounds.baseline_every  # runs that hardly tell levels in play apart
-        target = math.ceil(settings.SPARE * more) + 1 if following > settings.NEARLY_ALL * more else following
+        is_last = following > settings.NEARLY_ALL * more
+        target = math.ceil(settings.SPARE * more) + 1 if is_last else following
         most = max(math.ceil(self.most_cells / self.space.n_factors), settings.LEAST_BLOCK)
-        return replace(state, target=plan.whole(min(max(target, settings.LEAST_BLOCK), most), left))
+        target = plan.whole(min(max(target, settings.LEAST_BLOCK), most), left)
+        if thins and is_last and target >= more:
+            state = replace(state, thinned=certificate.thinned(state, evidence, float(target)))
+        return replace(state, target=target)
+
+    @property
+    def _may_thin(self) -> bool:
+        """Whether the last round may leave out levels far behind   (docs/theory/pooled.md, section 10)."""
+        simple = not self.choices.is_tied and not self.elsewhere and self.unequal == 1.0
+        return self.rules == THIN_RULES and simple and self.failure_prob >= LEAST_FAILURE_PROB
+
+    def _unthinned(self, state: PooledState) -> PooledState:
+        """The state with all levels in play again, where so many runs at some of them are not covered."""
+        if not state.thinned or self.certificate.thins_still(state, self.evidence(state), float(state.target)):
+            return state
+        return _varied_again(state)
 
     def _decide_for_best(self, state: PooledState, evidence: Evidence) -> PooledState:
         """Go on while the budget lasts."""
@@ -665,6 +688,11 @@ def _first_rho(evidence: Evidence) -> float:
     """What the mixture of the radii is tuned to: a share of what the first runs say about a pair of levels."""
     determined = evidence.information[evidence.information > 0]
     return settings.RHO_SHARE * (float(np.median(determined)) if determined.size else 1.0)
+
+
+def _varied_again(state: PooledState) -> PooledState:
+    """The state with levels that were left out in the rounds to come."""
+    return replace(state, thinned=tuple(replace(one, kept=()) for one in state.thinned))
 
 
 def _finite(number: float) -> float | None:

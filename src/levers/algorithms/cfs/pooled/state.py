@@ -13,6 +13,23 @@ from levers.core.model.moments import Moments
 from levers.core.model.pooled import OutcomeSteps, PooledSums
 
 
+@serialisable("Thinned")
+@dataclass(frozen=True)
+class Thinned:
+    """A factor of which the last round leaves out levels far behind: of `n_levels` in play it varies those `kept`.
+
+    `known` is what was known of the least precise difference between levels in play when that was decided, in runs
+    (1 / variance), and `known_kept` of the least precise one between those kept. None are kept apart any more where a
+    study went on for so long after that all of them vary again.
+    """
+
+    factor: int
+    n_levels: int
+    kept: tuple[int, ...]
+    known: float
+    known_kept: float
+
+
 @serialisable("PooledState")
 @dataclass(frozen=True, eq=False)
 class PooledState:
@@ -22,7 +39,8 @@ class PooledState:
     `noise_bound` holds at any time, and levels are dropped by it; `noise_sd` is what lengths and certificates take the
     noise for. With a known noise both are that. `stopped` says that somebody ended the study before its rules did, and
     `last` that it ends after the block under way. It is `charged` for looks from when what was seen may have decided
-    how long it goes on, or what is asked for.
+    how long it goes on, or what is asked for. `thinned` are the factors whose levels far behind get no more runs; they
+    stay in play.
     """
 
     target: int
@@ -48,6 +66,7 @@ class PooledState:
     stopped: bool = False
     last: bool = False
     charged: bool = False
+    thinned: tuple[Thinned, ...] = ()
 
     @property
     def n_runs(self) -> int:
@@ -66,7 +85,7 @@ class PooledState:
 
     @cached_property
     def open_factors(self) -> tuple[int, ...]:
-        """The factors that the current block varies."""
+        """The factors of which more than one level is in play."""
         closed = set(self.closed)
         return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
 
@@ -74,6 +93,20 @@ class PooledState:
     def open_sizes(self) -> tuple[int, ...]:
         """How many levels of them are in play."""
         return tuple(len(self.active[k]) for k in self.open_factors)
+
+    @cached_property
+    def varied(self) -> ActiveLevels:
+        """The levels that the current round has: of factors that are settled the leader alone."""
+        kept = {one.factor: one.kept for one in self.thinned if one.kept}
+        return tuple(
+            kept.get(k, levels) if k in self.open_factors else (self.leaders[k],)
+            for k, levels in enumerate(self.active)
+        )
+
+    @cached_property
+    def varied_sizes(self) -> tuple[int, ...]:
+        """How many levels of open factors the current round has."""
+        return tuple(len(self.varied[k]) for k in self.open_factors)
 
     @cached_property
     def fit(self) -> Fit:

@@ -17,6 +17,11 @@ CHOSEN_ROWS = Remark(
     "chosen rows", "later runs were chosen by earlier outcomes, which the certificate leaves out (checked numerically)"
 )
 """What a certificate rests on when runs served the recommendation, and not the certificate."""
+LEFT_OUT = Remark(
+    "levels left out",
+    "the last round left out levels far behind; how seldom that errs is known from simulation (checked numerically)",
+)
+"""What a certificate rests on where the last runs were divided among the levels that might be best."""
 NO_NOISE_SEEN = Remark(
     "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
 )
@@ -105,6 +110,8 @@ def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_si
         provisos = [NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED]
     if chosen_rows and state.certified is not None and len(state.blocks) > 1:
         provisos.append(CHOSEN_ROWS)
+    if state.thinned and state.certified is not None:
+        provisos.append(LEFT_OUT)
     if block_size is not None and 1 < block_size < LEAST_DAY:
         provisos.append(SHORT_DAYS)
     if state.stopped:
