@@ -3,6 +3,7 @@
 Each asks for one trial with a lease and an idempotency key, and tells it, over a connection of its own, with a token.
 The service runs in a process of its own. No error, no outcome lost or doubled. Exit code 1 if not.
 For comparison, the same storage without HTTP: one process that asks and tells in a loop.
+With --against PATH, the `src` folder of another version, both are measured in turn, and the ratio is printed.
 """
 
 import os
@@ -10,6 +11,9 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before numpy is loaded
 
 import argparse
+import math
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+import levers
 from harness.fleet import FLEET_SPACE
 from harness.http_load import check_load, run_load, running_server
 from harness.postgres import running_postgres
@@ -39,12 +44,45 @@ def alone(url: str, seconds: float) -> float:
     return n / (time.perf_counter() - began)
 
 
+def side_by_side(given: argparse.Namespace) -> bool:
+    """Measure another version and this one in turn, each in a process of its own; print what they reach, and the ratio.
+
+    Machines are busy with other things too, so that only runs that follow each other can be compared.
+    """
+    own = Path(levers.__file__).parents[1]
+    is_well = True
+    for storage in STORAGES if given.storage == "both" else [given.storage]:
+        rates: dict[Path, list[float]] = {given.against: [], own: []}
+        for _ in range(given.turns):
+            for source, found in rates.items():
+                options = ["--storage", storage, "--workers", str(given.workers), "--seconds", str(given.seconds)]
+                path = os.pathsep.join([str(source.resolve()), *sys.path[1:]])
+                done = subprocess.run(
+                    [sys.executable, __file__, *options],
+                    env={**os.environ, "PYTHONPATH": path},
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                print(f"{source}: {done.stdout}", end="", flush=True)
+                is_well &= done.returncode == 0
+                measured = re.search(r"(\d+) trials in ([\d.]+) s", done.stdout)
+                found.append(float(measured[1]) / max(float(measured[2]), 1.0) if measured else math.nan)
+        before, now = (sum(found) / len(found) for found in rates.values())
+        print(f"{storage}: {before:.1f} trials a second there, {now:.1f} here, ratio {now / before:.2f}", flush=True)
+        is_well &= now >= before
+    return is_well
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--storage", choices=[*STORAGES, "both"], default="both")
+    parser.add_argument("--against", type=Path, metavar="SRC", help="another version's src folder, to compare with")
+    parser.add_argument("--turns", type=int, default=2, help="how often each version is measured with --against")
     given = parser.parse_args()
+    if given.against is not None:
+        sys.exit(0 if side_by_side(given) else 1)
     all_ok = True
     for storage in STORAGES if given.storage == "both" else [given.storage]:
         with ExitStack() as stack:

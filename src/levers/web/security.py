@@ -37,6 +37,7 @@ from levers.web.limits.admission import (
     most_bytes,
     needed_role,
 )
+from levers.web.limits.asks import AskQueues, asked_study
 from levers.web.limits.large import form_of
 from levers.web.limits.pool import Job
 from levers.web.service import Service, is_secure, log
@@ -239,6 +240,7 @@ class Guard:
         limits = service.limits
         self._network = Network.of(hosts, public, proxies)
         self._lanes, self._held = lanes(limits), Held.of(limits)
+        self._asks = AskQueues(lambda part: service.n_free(name_of(part)), service.stopping.is_set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, log."""
@@ -269,6 +271,8 @@ class Guard:
         finally:
             body.let_go()
             answered.give_back()
+            if method not in _SAFE:
+                self._asks.look(path)
             seconds, status = time.perf_counter() - began, answered.status or 499
             self._metrics.observe(inner, status, seconds)
             token, caller = inner["levers.state"].get("token") or "-", inner["levers.state"]["caller"]
@@ -294,6 +298,10 @@ class Guard:
         state = scope["levers.state"]
         body.sender = f"token {state['token']}" if "token" in state else str(state["caller"])
         whole = await body.take(receive)
+        asked = asked_study(scope["method"], scope["path"])
+        if asked is not None and body.size <= SMALL:
+            await self._in_turn(asked, scope, receive, whole, answered)
+            return
         if lane_of(scope["method"], scope["path"]) not in LEAVING:
             if body.size > LARGE:
                 answered.places.append(await self._lanes["large"].take())
@@ -305,6 +313,20 @@ class Guard:
             await self._in_lane(scope, whole, answered)
         finally:
             watch.cancel()
+
+    async def _in_turn(self, asked: str, scope: Scope, receive: Receive, whole: Receive, answered: "_Answered") -> None:
+        """Work on an ask when there is a run for it, or after a moment; not at all if whoever sent it has left."""
+
+        async def check() -> None:
+            await self._check_role(Request(scope))
+            scope["levers.state"].pop("access", None)  # a token may end while it waits
+
+        if not await self._asks.enter(asked, receive, check):
+            return
+        try:
+            await self._in_lane(scope, whole, answered)
+        finally:
+            self._asks.leave(asked)
 
     async def _check_role(self, request: Request) -> None:
         place = await self._lanes["roles"].take()

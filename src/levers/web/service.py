@@ -205,6 +205,14 @@ class Service:
                 self._studies.popitem(last=False)
         return kept.study
 
+    def n_free(self, name: str) -> int | None:
+        """How many runs of a study wait for somebody, as of the last look; None where nobody knows, or none will come.
+
+        It waits for nothing, so that it can be asked where requests come in.
+        """
+        found = self._studies.get(name)
+        return None if found is None else found.study.n_free
+
     def change(self, study: Study, act: Callable[[], T], *, apart: bool = False) -> T:
         """Change a study: together with what others want of it at the same moment, which is much faster.
 

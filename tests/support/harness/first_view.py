@@ -29,16 +29,15 @@ _READ = """async () => {
 }"""
 
 
-def make_large_study(storage: str, name: str = "large") -> Study:
-    """A study that goes on, with 100,000 outcomes that are all noise, so that no level goes and charts stay full."""
+def make_large_study(storage: str, name: str = "large", n_told: int = N_TOLD) -> Study:
+    """A study that goes on, with so many outcomes that are all noise, so that no level goes and charts stay full."""
     rng = np.random.default_rng(3)
     space = {f"factor {k + 1}": list(LEVELS) for k in range(N_FACTORS)}
-    study = create_study(name, space, budget=N_TOLD + 20_000, noise_sd=1.0, seed=3, storage=storage)
-    n_told = 0
-    while n_told < N_TOLD:
-        due = study.ask_numbers(N_TOLD - n_told)
+    study = create_study(name, space, budget=n_told + 20_000, noise_sd=1.0, seed=3, storage=storage)
+    while n_told > 0:
+        due = study.ask_numbers(n_told)
         study.tell_arrays(due, rng.normal(size=len(due)))
-        n_told += len(due)
+        n_told -= len(due)
     return study
 
 

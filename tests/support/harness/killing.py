@@ -3,11 +3,13 @@
 report = kill_workers("sqlite:///x.db", folder, kills=500)
 """
 
+import itertools
+import math
 import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -16,8 +18,10 @@ import numpy as np
 from harness.processes import SECONDS_TO_START, completed, fork_context
 from levers.core.codec import to_json
 from levers.errors import StudyError
+from levers.studies.analysis import views
 from levers.studies.library import copy_study, create_study, load_study, open_storage
 from levers.studies.state import StudyState, Trial
+from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 
@@ -84,14 +88,14 @@ class _Task:
     def name(self) -> str:
         return f"killed {self.seed}"
 
-    def create(self, storage: str | None) -> Study:
+    def create(self, storage: str | Storage) -> Study:
         return create_study(
             self.name, KILL_SPACE, tolerance=self.tolerance, noise_sd=1.0, seed=self.seed, storage=storage
         )
 
     def outcome(self, state: StudyState, trial: int) -> float:
         """It follows from the row of the design, so it does not matter which trial made it, or when."""
-        block, row = int(state.trials.block[trial]), int(state.trials.row[trial])
+        block, row = _row(state, trial)
         heat, speed, _ = state.blocks[block].batch.codes[row].tolist()
         effect = (0.0, 1.4, 0.6)[heat] + 1.2 * (speed == 2)
         return float(effect + np.random.default_rng([self.seed, block, row]).normal())
@@ -177,18 +181,51 @@ def _check_killed(task: _Task) -> tuple[int, int, int, int]:
     storage = open_storage(task.url)
     study = load_study(task.name, storage)
     replayed = copy_study(task.name, "replayed", storage, MemoryStorage())
-    plain = task.create(None)
-    while not plain.is_finished:
-        due = plain.ask_numbers(2**40)
-        plain.tell_arrays(due, [task.outcome(plain.state, trial) for trial in due.tolist()])
+    plain = _undisturbed(task, study.state)
     lines = [line.split() for line in task.notes.read_text().splitlines()]
     noted = {int(trial): float(value) for trial, value in lines}
     complete, values = completed(study.state)
     known = dict(zip(complete.tolist(), values.tolist(), strict=True))
     lost = sum(known.get(trial) != value for trial, value in noted.items())
-    rows = {(int(study.state.trials.block[t]), int(study.state.trials.row[t])) for t in known}
+    rows = {_row(study.state, trial) for trial in known}
     verdict = study.verdict()
     doubled = len(known) - len(rows) + abs(verdict.n_runs - len(rows)) + abs(study.state.n_complete - len(rows))
-    same = to_json(verdict) == to_json(plain.verdict()) == to_json(replayed.verdict())
+    same = to_json(verdict) == to_json(replayed.verdict()) and conclusions(study.state) == conclusions(plain.state)
     storage.close()
     return len(noted), lost, doubled, int(not same)
+
+
+def _undisturbed(task: _Task, killed: StudyState) -> Study:
+    """The same study with one worker, whom nobody ends, and who tells the outcomes in the same order.
+
+    The order counts: checks for drift and for runs that follow each other go by it.
+    """
+    created = task.create(MemoryStorage())
+    ticks = itertools.count(int(created.state.created_at) + 1)
+    study = Study(created.name, created.storage, created.id, clock=lambda: float(next(ticks)))
+    told_at = {_row(killed, trial): (killed.trials.told_at[trial], trial) for trial in completed(killed)[0].tolist()}
+    never = (math.inf, 0)
+    while not study.is_finished:
+        due = study.ask_numbers(2**40).tolist()
+        for trial in sorted(due, key=lambda trial: told_at.get(_row(study.state, trial), never)):
+            study.tell(trial, task.outcome(study.state, trial))
+    return study
+
+
+def conclusions(state: StudyState) -> tuple[str, list[tuple[object, ...]]]:
+    """What a study says at its end, with rows of the design where a verdict has the numbers of trials.
+
+    A run that was lost with its worker is made again as another trial, so its number, which a doubt names, is another.
+    """
+    verdict = views.verdict(state)
+    assert verdict is not None  # only called at the end
+    doubts: list[tuple[object, ...]] = [
+        (doubt.kind, doubt.levers, doubt.block, doubt.p_value, [_row(state, trial) for trial in doubt.trials])
+        for doubt in verdict.doubts
+    ]
+    return to_json(replace(verdict, doubts=())), doubts
+
+
+def _row(state: StudyState, trial: int) -> tuple[int, int]:
+    """The block and row of the design that a trial makes."""
+    return int(state.trials.block[trial]), int(state.trials.row[trial])

@@ -1,5 +1,6 @@
 """Which errors of a database pass by themselves: whoever waits and tries again may succeed."""
 
+import sqlite3
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -18,19 +19,24 @@ def is_outage(error: Exception) -> bool:
 
     It may be SQLAlchemy's or a driver's own.
 
-    >>> import sqlite3
     >>> try:
     ...     sqlite3.connect("/nowhere/x.db")
     ... except sqlite3.Error as error:
     ...     is_outage(error)
     True
+    >>> try:
+    ...     sqlite3.connect(":memory:").execute("SELECT CAST(x'ff' AS TEXT)").fetchall()
+    ... except sqlite3.Error as error:
+    ...     is_outage(error)
+    False
     """
     if isinstance(error, PoolTimeoutError):  # all connections were taken for too long
         return True
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF in _SQLITE
+    if isinstance(cause, sqlite3.Error):
+        # without a code it is the driver's own error, such as text that is not UTF-8: the file is damaged, and stays so
+        code = getattr(cause, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in _SQLITE
     state = getattr(cause, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_POSTGRES)
