@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from levers.charts import check_facts, facts, looks
 from levers.charts.check_facts import Bars, Leftover
+from levers.charts.confirmation import confirmation_facts, draw_confirmation
 from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
 from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, USUAL, Look
 from levers.charts.svg import (
@@ -468,6 +469,7 @@ CHARTS: dict[str, Kind[StudyView, Any]] = {
         Kind("residuals", check_facts.residuals_facts, draw_residuals),
         Kind("additivity", check_facts.additivity_facts, draw_bars),
         Kind("evidence", check_facts.evidence_facts, draw_bars),
+        Kind("confirmation", confirmation_facts, draw_confirmation),
     )
 }
 """The charts of one study, in the order in which they are of use."""

@@ -380,7 +380,7 @@ def history_facts(view: StudyView) -> Facts[History]:
     if not n:
         return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
     predicted, predicted_words = None, ""
-    size, rounds = view.state.spec.block_size, several(len(view.state.blocks), "round", "rounds")
+    size, rounds = view.state.spec.block_size, several(len(np.unique(found.blocks)), "round", "rounds")
     rounds += "" if size is None else f" (blocks of {size} runs)"
     caption = f"{several(n, 'outcome', 'outcomes')} in {rounds}; dotted lines divide rounds."
     if best is not None and best.predicted is not None and best.low is not None and best.high is not None:

@@ -74,6 +74,9 @@ def study_report(study: AnyStudy) -> str:
     said = verdict_facts(view)
     parts = [
         _answer(view, said),
+        _section("What fresh runs say", *map(_sentence, said.confirmed), _chart(view, "confirmation"))
+        if said.confirmed
+        else "",
         _section("The question", _question(view)),
         _section("What the guarantee rests on", _listed(said.provisos), _facts(view, said)) if said.verdict else "",
         _section("What each level loses", _chart(view, "effects"), _levels(said)),

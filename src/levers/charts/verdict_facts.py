@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from levers.algorithms.base import BlockRecord, Verdict
 from levers.charts.view import StudyView
 from levers.core.space import Level
+from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
 from levers.studies.analysis.views import EffectRow
 
@@ -22,7 +23,8 @@ CERTIFICATES = {
 class VerdictFacts:
     """The verdict (None before the end), and what is said of it.
 
-    `ledger` has what was ruled out: lever, level, after how many runs, and the loss estimated then.
+    `ledger` has what was ruled out: lever, level, after how many runs, and the loss estimated then. `confirmed` is what
+    fresh runs say, a line each, the answer first; empty where nobody asked for any.
     """
 
     verdict: Verdict | None
@@ -39,6 +41,7 @@ class VerdictFacts:
     ledger: list[tuple[str, Level, int, float]]
     stages: list[tuple[str, int]]
     blocks: tuple[BlockRecord, ...]
+    confirmed: list[str]
 
 
 def verdict_facts(view: StudyView) -> VerdictFacts:
@@ -77,6 +80,7 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
         ledger=[(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],
         stages=[] if found is None else [(stage, n) for stage, n in found.runs_by_stage if stage != BLOCK],
         blocks=() if found is None else found.blocks,
+        confirmed=[] if found is None or found.confirmation is None else confirmation_words(found.confirmation),
     )
 
 

@@ -15,7 +15,7 @@ from levers.charts.svg import clipped
 from levers.studies.analysis import diagnostics, views
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.events import Numbers
-from levers.studies.state import SET_ASIDE, StudyState, TrialState
+from levers.studies.state import CONFIRMATION, CONFIRMING, SET_ASIDE, StudyState, TrialState
 
 MAX_TITLE = 60
 MOST_POINTS = 400
@@ -47,7 +47,9 @@ class Outcomes:
     def of(cls, state: StudyState) -> "Outcomes":
         """Sorted by block first, since blocks follow each other even where clocks of several machines do not agree."""
         table = state.trials
+        fresh = [i for i, block in enumerate(state.blocks) if block.role in (CONFIRMING, CONFIRMATION)]
         done = np.flatnonzero(table.state[: table.n_trials] == TrialState.COMPLETE)
+        done = done[~np.isin(table.block[done], fresh)]  # which have a picture of their own
         done = done[np.lexsort((done, table.told_at[done], table.block[done]))]
         blocks = table.block[done]
         flat = np.concatenate([np.zeros(0), *[block.values for block in state.blocks]])

@@ -56,6 +56,10 @@ COMMANDS = {
     "verdict": ("results:verdict", "The answer and its guarantee. Exit code 3: not finished; 4: in doubt."),
     "finish": ("course:finish", "End a study now: the verdict, with what is certified by the runs made so far."),
     "continue": ("course:go_on", "Go on with a study that has come to its end: one more round of runs."),
+    "confirm": (
+        "course:confirm",
+        "Confirm a verdict by fresh runs at its setting, and at the baseline if the study has one.",
+    ),
     "restate": (
         "course:restate",
         "Change what is asked for, or known, under way; all runs so far count under the new terms.",

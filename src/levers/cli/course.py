@@ -1,4 +1,4 @@
-"""`levers finish`, `continue`, `restate`: the end of a study, and other terms under way."""
+"""`levers finish`, `continue`, `confirm`, `restate`: the end of a study, what follows it, and other terms under way."""
 
 from typing import Annotated, Any
 
@@ -40,6 +40,26 @@ def go_on(
     """
     at.study.go_on(n, reason)
     typer.echo("what is certified from here on allows for going on after outcomes were seen, and is a little wider")
+    typer.echo(at.standing())
+
+
+@on_study(by=True)
+def confirm(
+    at: Reached,
+    n: Annotated[int, typer.Option("-n", help="Fresh runs at the setting, and as many at the baseline.")] = 12,
+    reason: ReasonOption = "",
+) -> None:
+    """Confirm a verdict by fresh runs at its setting, and at the baseline if the study has one.
+
+    `levers ask` hands them out, in random order. When they are told, `levers verdict` compares them with what was
+    predicted, and says "confirmed" or "in doubt". `levers finish` does with those that have come in. What is certified
+    does not rest on them.
+
+    \b
+    Example:
+      levers confirm oven -n 12
+    """
+    at.study.confirm(n, reason)
     typer.echo(at.standing())
 
 

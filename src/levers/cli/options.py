@@ -172,6 +172,9 @@ class Reached:
         found = self.study.status()
         if found.state == "running":
             return f"{found.n_complete} outcomes so far; {found.to_go}"
+        if found.state == "confirming":
+            to_go = f"{found.to_go.now} fresh runs to go: {self.command('ask')}"
+            return "\n".join([*doubt_lines(found.doubts), f"confirming the verdict, {to_go}"])
         if found.state == "finished":
             how = "finished in doubt" if found.doubts else "finished"
             return "\n".join([*doubt_lines(found.doubts), f"{how}: {self.command('verdict')}"])

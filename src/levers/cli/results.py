@@ -11,6 +11,7 @@ from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
 from levers.core.validation import visible
 from levers.errors import NotFinishedError
+from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
     BLOCK,
     enough_words,
@@ -21,7 +22,7 @@ from levers.studies.analysis.describe import (
     several,
     when,
 )
-from levers.studies.analysis.views import Best, EffectRow
+from levers.studies.analysis.views import AWAITS, Best, EffectRow
 from levers.studies.sheets.cells import left_alone_text, level_text
 from levers.studies.spec import LEAVE_ALONE
 
@@ -68,7 +69,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     if found.n_checked and not found.doubts:
         typer.echo(f"  checked at {several(found.n_checked, 'run', 'runs')}: no doubt")
     finished = found.state != "running"
-    typer.echo("  no runs to go" if finished else f"  {found.to_go}")
+    typer.echo(f"  {found.to_go}" if found.state in AWAITS else "  no runs to go")
     if found.note is not None:
         typer.echo(f"  {found.note}")
     if best is not None:
@@ -140,7 +141,7 @@ def verdict(at: Reached, output: FormatOption = Format.table) -> None:
 def say_verdict(at: Reached, output: Format) -> None:
     """Print the verdict; exit code 4 where it is in doubt."""
     study = at.study
-    if not study.is_finished:
+    if study.status().state == "running":
         raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")
     found, best = study.verdict(), study.best()
     params = best.params if best is not None else found.assignment
@@ -158,6 +159,8 @@ def say_verdict(at: Reached, output: Format) -> None:
         if best is not None and best.gain is not None:
             words = gain_words(best.gain, True, study.spec.baseline_outcome)
             typer.echo(f"{words[0].upper()}{words[1:]}.")
+        for line in () if found.confirmation is None else confirmation_words(found.confirmation):
+            typer.echo(f"{line[0].upper()}{line[1:]}.")
         asked = study.spec.tolerance
         short = asked is not None and found.within > asked
         typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}{f' ({asked:g} was asked for)' if short else ''}:")
@@ -175,7 +178,7 @@ def say_verdict(at: Reached, output: Format) -> None:
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts predicted low high gain p_values free on_parents"
+            "provisos doubts predicted low high gain p_values free on_parents confirmation"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
         say_json({**said, "effects": study.effects()})

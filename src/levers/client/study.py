@@ -20,10 +20,11 @@ from levers.core.space import FREE, Assignment, Factor, Level, Space
 from levers.core.validation import check_count, check_positive
 from levers.errors import NoSuchTrialError, ObservedLevelError, SheetError, StorageError
 from levers.studies.analysis.estimates import Gain
-from levers.studies.analysis.views import Best, EffectRow, Effects, Forecast, Status
+from levers.studies.analysis.views import AWAITS, Best, EffectRow, Effects, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
 from levers.studies.run import (
+    MOST_FRESH,
     VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
@@ -151,8 +152,8 @@ class RemoteStudy(AnyStudy):
 
     @property
     def is_finished(self) -> bool:
-        """Whether there is a verdict."""
-        return self.status().state != "running"
+        """Whether there is a verdict, and no run is awaited."""
+        return self.status().state not in AWAITS
 
     @property
     def is_held(self) -> bool:
@@ -300,6 +301,10 @@ class RemoteStudy(AnyStudy):
     def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
         """More runs after the end: so many, or as many as the algorithm likes."""
         self._change("continue", n_runs=None if n_runs is None else check_count("n_runs", n_runs), reason=reason)
+
+    def confirm(self, n_runs: int, reason: str = "") -> None:
+        """Ask for fresh runs at the verdict's setting, and at the baseline if there is one; see `Study.confirm`."""
+        self._change("confirm", n_runs=check_count("n_runs", n_runs, 2, MOST_FRESH), reason=reason)
 
     def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
         """Change what is asked for, or known, under way; see `Study.restate`."""

@@ -21,6 +21,7 @@ from levers.charts.report import save_report, study_report
 from levers.charts.view import StudyView
 from levers.errors import InvalidSettingError, surprising
 from levers.studies.analysis import views
+from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import chance, enough_words, gain_words, promise, setting_words, several
 from levers.studies.outcomes import Surprise
 from levers.studies.sheets.cells import level_text
@@ -235,6 +236,11 @@ def go_on(call: Call) -> Answer:
     return _course(call, runs.go_on)
 
 
+def confirm(call: Call) -> Answer:
+    """Fresh runs at the verdict's setting."""
+    return _course(call, runs.confirm)
+
+
 def finish(call: Call) -> Answer:
     """The end, now."""
     return _course(call, runs.finish)
@@ -318,6 +324,8 @@ def verdict(call: Call) -> Answer:
     if best.gain is not None:
         words = gain_words(best.gain, True, study.spec.baseline_outcome)
         lines.append(f"{words[0].upper()}{words[1:]}.")
+    for line in () if found.confirmation is None else confirmation_words(found.confirmation):
+        lines.append(f"{line[0].upper()}{line[1:]}.")
     asked = study.spec.tolerance
     if asked is not None and found.within > asked:
         lines.append(f"Less than was asked for: {asked:g}.")

@@ -9,6 +9,7 @@ from pydantic import Field
 from levers.integrations import agent_answers
 from levers.integrations.agent_answers import MOST_TRIALS, Answer, Call
 from levers.web.api.schemas import (
+    Confirm,
     CorrectMany,
     Exclude,
     Fail,
@@ -264,6 +265,16 @@ TOOLS: Sequence[AgentTool] = (
         GoOn,
         agent_answers.go_on,
         "More runs after the verdict, to answer a doubt or to promise more; what is certified allows for it.",
+    ),
+    AgentTool(
+        "confirm",
+        "Confirm the verdict by fresh runs",
+        "write",
+        Confirm,
+        agent_answers.confirm,
+        "Fresh runs at the verdict's setting, and at the baseline if there is one; ask hands them out. Afterwards the "
+        "verdict says confirmed or in doubt, with numbers. Worth its runs before something is changed for good. Report "
+        "what it says, also if it is unwelcome.",
     ),
     AgentTool(
         "finish",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,6 +16,7 @@ from levers.errors import InvalidSettingError
 from levers.reproduction.backends import run_local, run_on_cluster
 from levers.reproduction.results import Parts, Settings, summary, write_whole
 from levers.reproduction.sweeps import GAUSSIAN, SIZES, SWEEPS, WORLDS_AND_REPEATS, Task, experiments
+from levers.studies.analysis.tables import as_pandas
 
 ALL = "all"
 """The name that stands for all experiments."""
@@ -35,6 +37,18 @@ class Reproduction:
     def summary(self) -> pl.DataFrame:
         """Means and standard errors, one row per line and point of a figure."""
         return summary(self.runs)
+
+    def dataframe(self, of: str = "runs", *, pandas: bool = False) -> pl.DataFrame | Any:
+        """The runs, or their `summary`. With `pandas`, as a pandas frame, as `Study.trials_dataframe` gives it.
+
+        >>> from levers.reproduction.results import Row, table
+        >>> row = Row("degree", "p", 1.0, "cfs", 0, 0, 10, 0.1, False, None)
+        >>> made = Reproduction(("degree",), Settings("smoke", 0, "1", ""), table([row]), 0.0, 0, 1)
+        >>> made.dataframe("summary", pandas=True)[["contender", "runs", "n"]].values.tolist()
+        [['cfs', 10.0, 1]]
+        """
+        frame = self.runs if check_choice("of", of, ("runs", "summary")) == "runs" else self.summary
+        return as_pandas(frame) if pandas else frame
 
 
 def reproduce(

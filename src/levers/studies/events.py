@@ -11,7 +11,7 @@ from levers.core.codec import serialisable
 from levers.core.space import Codes
 from levers.studies.spec import StudySpec
 
-EDITION = 1
+EDITION = 2
 """The edition of the rules by which rounds are designed, decisions taken and checks made. It is kept with every event.
 
 Increase it whenever one of these may come out otherwise for the same log. Whoever recomputes a study then knows which
@@ -189,6 +189,27 @@ class Restated:
     reason: str
 
 
+@serialisable("ConfirmationOpened")
+@dataclass(frozen=True, eq=False)
+class ConfirmationOpened:
+    """Fresh runs at the verdict's setting, `n_runs` of them, and as many at the baseline if there is one.
+
+    Their rows are in `batch`, in the order in which they are to be run. No decision or fit ever rests on them.
+    """
+
+    batch: Batch
+    n_runs: int
+    reason: str = ""
+
+
+@serialisable("ConfirmationClosed")
+@dataclass(frozen=True, eq=False)
+class ConfirmationClosed:
+    """The fresh runs have come in, or somebody gave up what is left of them and said why."""
+
+    reason: str = ""
+
+
 Event: TypeAlias = (
     Created
     | Decided
@@ -206,6 +227,8 @@ Event: TypeAlias = (
     | Finished
     | Continued
     | Restated
+    | ConfirmationOpened
+    | ConfirmationClosed
 )
 
 

@@ -210,6 +210,11 @@ class StudyLog:
             return self._draft.state
         return self._state if self._loaded else self.current()
 
+    @property
+    def last_seen(self) -> StudyState | None:
+        """The state as of the last look, None before the first. Another thread may be changing it."""
+        return self._state if self._loaded else None
+
     def current(self) -> StudyState:
         """The state as of now."""
         if self._draft is not None:
@@ -268,7 +273,9 @@ class StudyLog:
             self._of_thread.draft = None
 
     def keep(self, draft: "Draft", who: str) -> bool:
-        """Keep what was drafted, if nothing else happened meanwhile; says whether it did."""
+        """Keep what was drafted, if nothing else happened meanwhile; says whether it did. Nothing needs no lock."""
+        if draft.is_empty:
+            return True
         with self.writing(who) as transaction:
             if not transaction.takes(draft):
                 return False
@@ -442,6 +449,11 @@ class Draft(Transaction):
         self.added = _Added(log)
         self.begun_at = (state.seq, state.head)
         super().__init__(state, self.added, who, log.clock())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to keep: it was found that nothing had to be done."""
+        return not self.n_written and not self.added.answered
 
 
 class _Added:

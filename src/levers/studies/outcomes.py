@@ -113,7 +113,7 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     ]
     places = np.flatnonzero(known)
     states = state.trials.state[trials[places]]
-    block = state.open_block
+    block = state.awaited_block
     in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
     fresh = in_open & np.isin(states, _TAKEN)
     late: list[tuple[int, str]] = []
@@ -149,7 +149,7 @@ def check_settings(state: StudyState, trials: Numbers, asked: Mapping[int, Assig
 
     That happens when the storage was rolled back meanwhile: the same number may then be another run.
     """
-    block = state.open_block
+    block = state.awaited_block
     known = [int(trial) for trial in trials if int(trial) in asked]
     if block is None or not known:
         return
@@ -188,7 +188,7 @@ def _levels_of(
     state: StudyState, trials: Numbers, values: Values, taken: Codes | None
 ) -> tuple[Codes | None, dict[int, str]]:
     """The levels of all levers in runs of the open block, None where it sets them all; and places that are wrong."""
-    block = state.open_block
+    block = state.awaited_block
     if block is None or (taken is None and block.observed is None) or not len(trials):
         return None, {}
     asked = state.spec.expand(block.batch.codes[state.trials.row[trials]])

@@ -32,6 +32,8 @@ Outcomes: TypeAlias = Mapping[int, float] | Iterable[tuple[Trial | int, float]]
 ByTrial: TypeAlias = Mapping[int, Mapping[str, Level]] | Mapping[Trial, Mapping[str, Level]]
 """The levels that levers took which were left alone: `{3: {"heat": "low"}}`, with trials as `ask` gave them or by
 number."""
+MOST_FRESH = 10_000
+"""The most fresh runs at a setting that are asked for at once."""
 VERIFY_SECONDS = 60.0
 """How long a study is recomputed; the rest of its log is then only checked as a chain."""
 OLD_WORKER = "levers.optimize"
@@ -80,7 +82,7 @@ class AnyStudy(ABC):
     @property
     @abstractmethod
     def is_finished(self) -> bool:
-        """Whether there is a verdict."""
+        """Whether there is a verdict, and no run is awaited."""
 
     @abstractmethod
     def ask(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> list[Trial]:
@@ -113,6 +115,10 @@ class AnyStudy(ABC):
     @abstractmethod
     def go_on(self, n_runs: int | None = None, reason: str = "") -> None:
         """More runs after the end."""
+
+    @abstractmethod
+    def confirm(self, n_runs: int, reason: str = "") -> None:
+        """Fresh runs at the verdict's setting."""
 
     @abstractmethod
     def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:

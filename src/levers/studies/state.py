@@ -106,6 +106,10 @@ class TrialTable:
 
 OPEN, AS_DESIGNED, AS_RUN, SET_ASIDE = "open", "as designed", "as run", "set aside"
 """How a block's runs are used. `AS_RUN`: as evidence only; the decision it was designed on has been corrected."""
+CONFIRMING, CONFIRMATION = "confirming", "confirmation"
+"""The same of fresh runs that confirm a verdict: awaited, and over. They are compared with it and never fitted."""
+APART = (SET_ASIDE, CONFIRMING, CONFIRMATION)
+"""The roles of blocks that no decision rests on."""
 
 
 @dataclass(slots=True)
@@ -299,20 +303,44 @@ class StudyState:
         return self.blocks[-1] if self.blocks and self.blocks[-1].role == OPEN else None
 
     @property
+    def confirming_block(self) -> Block | None:
+        """The fresh runs that are awaited to confirm the verdict; None where there are none."""
+        return self.blocks[-1] if self.blocks and self.blocks[-1].role == CONFIRMING else None
+
+    @property
+    def awaited_block(self) -> Block | None:
+        """The block that `ask` hands out and `tell` takes: the open one, or the fresh runs of a confirmation."""
+        return self.open_block or self.confirming_block
+
+    @property
+    def n_designed(self) -> int:
+        """How many blocks there are up to the last one that the algorithm designed."""
+        return max((i + 1 for i, block in enumerate(self.blocks) if block.role not in APART[1:]), default=0)
+
+    @property
     def is_undecided(self) -> bool:
-        """Whether the open block has all its outcomes, and what follows from them was not decided yet."""
-        block = self.open_block
+        """Whether the awaited block has all its outcomes, and what follows from them was not decided yet."""
+        block = self.awaited_block
         return block is not None and not block.n_missing
+
+    @property
+    def n_free(self) -> int | None:
+        """How many runs wait to be handed out, or a few more; None at the end.
+
+        Runs to be made again are counted as they stand in line, where some may be over already.
+        """
+        block = self.open_block
+        return None if block is None else len(self.again) + block.first + block.n_runs - self.fresh
 
     @property
     def is_held(self) -> bool:
         """Whether the algorithm has ended on outcomes that the checks contradict, and nobody has answered yet."""
-        return self.open_block is None and bool(self.doubts) and self.ended is None
+        return self.awaited_block is None and bool(self.doubts) and self.ended is None
 
     @property
     def counted(self) -> list[Block]:
         """The blocks whose outcomes count."""
-        return [block for block in self.blocks if block.role != SET_ASIDE]
+        return [block for block in self.blocks if block.role not in APART]
 
     @property
     def n_complete(self) -> int:
@@ -375,7 +403,7 @@ class StudyState:
             case events.Decided():
                 self._decided(event)
             case events.Opened():
-                self._opened(event)
+                self._opened(event.batch)
             case events.Failed():
                 self._again(event.trials, TrialState.FAIL)
                 self.n_failed += len(event.trials)
@@ -403,18 +431,29 @@ class StudyState:
                 self.ended = None
             case events.Restated():
                 self._restated(event, record)
+            case events.ConfirmationOpened():
+                self._opened(event.batch, CONFIRMING)
+            case events.ConfirmationClosed():
+                self._confirmed()
             case events.Created():
                 self.spec_, self.created_at = event.spec, record.at
         self.seq, self.updated_at = record.seq, record.at
 
-    def _opened(self, event: events.Opened) -> None:
-        n, first = event.batch.n_runs, self.trials.n_trials
+    def _opened(self, batch: Batch, role: str = OPEN) -> None:
+        n, first = batch.n_runs, self.trials.n_trials
         self.trials.grow(len(self.blocks), np.arange(n))
         self.fresh = first
         self.again.clear()
         holders = np.arange(first, first + n)
-        observed = None if event.batch.is_global else event.batch.codes.copy()
-        self.blocks.append(Block(event.batch, first, np.full(n, np.nan), holders, n, observed=observed))
+        observed = None if batch.is_global else batch.codes.copy()
+        self.blocks.append(Block(batch, first, np.full(n, np.nan), holders, n, role, observed))
+
+    def _confirmed(self) -> None:
+        """End a confirmation: what the algorithm knows is the same after it as before."""
+        self._abandon(self.blocks[-1])
+        self.blocks[-1].role = CONFIRMATION
+        self.known.append(self.known[-1])
+        self.past_used.append(self.past_used[-1])
 
     def _asked(self, event: events.Asked, at: float) -> None:
         lease = len(self.leases)
@@ -504,7 +543,7 @@ class StudyState:
         used += [len(self.past)] * (len(event.states) - len(used))
         self.past_used[event.first + 1 :] = used
         for block, role in zip(self.blocks[event.first :], event.roles, strict=True):
-            if block.role == OPEN and role != OPEN:
+            if block.role in (OPEN, CONFIRMING) and role != block.role:
                 self._abandon(block)
             block.role = role
         if self.excluded_last:
@@ -516,7 +555,7 @@ class StudyState:
         block, row = self.blocks[self.trials.block[event.trial]], self.trials.row[event.trial]
         block.values[row] = np.nan
         block.n_missing += 1
-        if block.role == OPEN:
+        if block.role in (OPEN, CONFIRMING):
             self._again(events.numbers(event.trial), TrialState.EXCLUDED)
         self.trials.state[event.trial] = TrialState.EXCLUDED
         self.exclusions.append(Exclusion(event.trial, event.before, event.reason, record.who, record.at))

@@ -35,6 +35,7 @@ from levers.studies.analysis import views
 from levers.studies.events import (
     Asked,
     Checked,
+    ConfirmationClosed,
     Corrected,
     Excluded,
     Expired,
@@ -63,6 +64,7 @@ from levers.studies.outcomes import (
     whole_numbers,
 )
 from levers.studies.run import (
+    MOST_FRESH,
     VERIFY_SECONDS,
     AnyStudy,
     ByTrial,
@@ -82,6 +84,7 @@ from levers.studies.storage.base import Storage
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.transitions import (
     after_revision,
+    confirming,
     continuing,
     expired_trials,
     finishing,
@@ -108,6 +111,12 @@ DRAFTS = 3
 PATIENCE, PAUSE = 2.0, 0.02
 """Seconds for which a decision is left to whoever told the last outcome, if that was another process, and between looks
 at whether it is there: designing the same round in many processes at once would only make each of them slower."""
+
+QUICK_SECONDS, QUICK_TRIALS = 0.6, 5_000
+"""What a study is estimated to cost, start included, and its trials, up to which what follows from a round is worked
+out with the lock, in about a tenth of a second. Else every process of a fleet that waits for it may work it out."""
+
+_RUN, _DECISION, _NOTHING = "run", "decision", "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +213,8 @@ class Study(AnyStudy):
 
     @property
     def is_finished(self) -> bool:
-        """Whether there is a verdict."""
-        return self.state.open_block is None
+        """Whether there is a verdict, and no run is awaited."""
+        return self.state.awaited_block is None
 
     @property
     def is_held(self) -> bool:
@@ -220,6 +229,15 @@ class Study(AnyStudy):
         """How many trials were handed out and not told."""
         with self._lock:
             return len(views.running(self.state))
+
+    @property
+    def n_free(self) -> int | None:
+        """How many runs wait to be handed out, as of the last look; None before the first, and at the end.
+
+        It neither looks again nor waits for whoever changes the study.
+        """
+        state = self._log.last_seen
+        return None if state is None else state.n_free
 
     def shares_log_with(self, other: "Study") -> bool:
         """Whether two handles follow the log together, so that one can join the other's transaction."""
@@ -335,11 +353,13 @@ class Study(AnyStudy):
         def hand_out(transaction: Transaction) -> list[Trial]:
             return list(views.trials(transaction.state, self._hand_out(transaction, n, worker, lease)))
 
-        return self._once_decided(hand_out, n, worker, lease)
+        return self._once_decided(hand_out, [], n, worker, lease)
 
     def ask_numbers(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> Numbers:
         """Like `ask`, but only the trials' numbers: for very many at a time."""
-        return self._once_decided(lambda transaction: self._hand_out(transaction, n, worker, lease), n, worker, lease)
+        return self._once_decided(
+            lambda transaction: self._hand_out(transaction, n, worker, lease), numbers([]), n, worker, lease
+        )
 
     def _hand_out(self, transaction: Transaction, n: int, worker: str | None, lease: float | None) -> Numbers:
         late = expired_trials(transaction.state, transaction.now)
@@ -350,22 +370,43 @@ class Study(AnyStudy):
             transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
         return due
 
-    def _once_decided(self, act: Callable[[Transaction], T], n: int, worker: str | None, lease: float | None) -> T:
-        """Ask for n runs of the round that follows: it may still have to be designed."""
+    def _once_decided(
+        self, act: Callable[[Transaction], T], nothing: T, n: int, worker: str | None, lease: float | None
+    ) -> T:
+        """Ask for n runs of the round that follows: it may still have to be designed.
+
+        Those who are likely to get nothing look without the lock first: it is for those who have something to tell.
+        """
         check_count("n", n)
         if worker is not None:
             check_text("worker", worker, MAX_NAME)
         if lease is not None:
             check_positive("lease", lease)
         while True:
+            if not (self._log.is_mine or self.n_free):
+                what_is_due = self._due()
+                if what_is_due == _NOTHING:
+                    return nothing
+                if what_is_due == _DECISION:
+                    self.decide(patient=True)
+                    continue
             try:
-                with self.writing(defers=True) as transaction:
+                with self.writing(defers=not self._decides_quickly) as transaction:
                     decide(transaction)
                     return act(transaction)
             except UndecidedError:
                 if self._log.is_mine:  # for whoever opened the transaction to do it again
                     raise
                 self.decide(patient=True)
+
+    def _due(self) -> str:
+        """Whether there is a run to hand out, a decision to take first, or nothing, without the lock."""
+        with self._lock:
+            state = self._log.current()
+            if state.is_undecided:
+                return _DECISION
+            is_due = next_trials(state, 1).size or expired_trials(state, self._log.clock()).size
+            return _RUN if is_due else _NOTHING
 
     def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
         """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept.
@@ -558,6 +599,7 @@ class Study(AnyStudy):
         """End the study now: its verdict, with what is certified by the runs made so far.
 
         Runs that are out are given up. A study that is in doubt is finished with its doubts. `go_on` takes it back.
+        A confirmation under way is ended by it, and answered by the fresh runs that have come in.
         """
         check_text("reason", reason)
         self.apart(lambda: self._finish(reason))
@@ -567,6 +609,10 @@ class Study(AnyStudy):
         with self.writing() as transaction:
             decide(transaction)
             state = transaction.state
+            if state.confirming_block is not None:
+                transaction.write(ConfirmationClosed(reason))
+                check(transaction)
+                return
             if state.ended is not None or (state.open_block is None and not state.is_held):
                 raise StudyError("the study is finished already; `verdict` has its answer")
             if state.open_block is not None and not state.spec.solver.finishes_early:
@@ -587,11 +633,41 @@ class Study(AnyStudy):
         with self.writing() as transaction:
             decide(transaction)
             state = transaction.state
+            check_not_confirming(state)
             if state.open_block is not None:
                 raise StudyError("the study is not at its end; `ask` hands out the next runs")
             if not state.spec.solver.finishes_early:
                 raise StudyError(f"{state.spec.algorithm} cannot go on after its end; cfs can")
             transaction.write(*continuing(state, n_runs, reason))
+
+    def confirm(self, n_runs: int, reason: str = "") -> None:
+        """Ask for fresh runs at the verdict's setting, and as many at the baseline if there is one; `ask` gives them.
+
+        When they are told, or `finish` ends it, `verdict().confirmation` compares them with what was predicted, and
+        says "confirmed" or "in doubt". No fit rests on them, and what is certified stays as it is. Confirming again
+        adds more; all fresh runs count together.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=0.5, seed=1)
+        >>> study.optimize(lambda params: 2.0 * params["heat"]).assignment["heat"]
+        2
+        >>> study.confirm(4)
+        >>> [trial.params["heat"] for trial in study.ask(10)]
+        [2, 2, 2, 2]
+        """
+        check_count("n_runs", n_runs, 2, MOST_FRESH)
+        check_text("reason", reason)
+        self.apart(lambda: self._confirm(n_runs, reason))
+
+    def _confirm(self, n_runs: int, reason: str) -> None:
+        with self.writing() as transaction:
+            decide(transaction)
+            state = transaction.state
+            check_not_confirming(state)
+            if state.open_block is not None:
+                to_go = views.forecast(state)
+                raise NotFinishedError(f"there is no verdict to confirm yet: {to_go}; `finish` ends it now")
+            transaction.write(confirming(state, n_runs, reason))
 
     def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
         """Change what is asked for, or known, under way; returns what changed, in words.
@@ -608,6 +684,7 @@ class Study(AnyStudy):
             state = transaction.state
             if not (state.spec.solver.finishes_early and state.spec.solver.absorbs_runs):
                 raise StudyError(f"{state.spec.algorithm} cannot go on under other terms; cfs can")
+            check_not_confirming(state)
             if "tolerance" in terms:
                 terms["tolerance"] = absolute_tolerance(terms["tolerance"], state.spec.baseline_outcome)
             spec, changes = restated_spec(state.spec, terms)
@@ -731,8 +808,12 @@ class Study(AnyStudy):
         """Take the decision that a complete round waits for, if it does.
 
         It is worked out without the lock, and kept if nothing else happened meanwhile: others go on, in this study and
-        all others. The `patient` leave it for a moment to another process that told the last outcome.
+        all others. The `patient` leave it for a moment to another process that told the last outcome. What is worked
+        out in no time is worked out with the lock, so that not every process of a fleet does it.
         """
+        if self._decides_quickly:
+            self._decide()
+            return
         with self._deciding:  # other threads of this process wait for it
             began = time.monotonic()
             while True:
@@ -753,8 +834,16 @@ class Study(AnyStudy):
         with suppress(StorageError):
             self.decide()
 
+    @property
+    def _decides_quickly(self) -> bool:
+        """Whether the next round is designed, and what came of the last one checked, in a small part of a second."""
+        state = self._log.last_seen
+        if state is None or not state.known or state.trials.n_trials > QUICK_TRIALS:
+            return False
+        return state.spec.solver.cost.seconds <= QUICK_SECONDS
+
     def _decide(self) -> None:
-        with self.writing() as transaction:
+        with self.writing(decides=False) as transaction:
             decide(transaction)
 
     def apart(self, act: Callable[[], T]) -> T:
@@ -789,6 +878,14 @@ def decide(transaction: Transaction) -> None:
         raise UndecidedError("the last round is complete, and the next one is being designed; try again")
     transaction.write(*following_events(transaction.state))
     check(transaction)
+
+
+def check_not_confirming(state: StudyState) -> None:
+    """Refuse what has to wait until fresh runs have confirmed the verdict, or not."""
+    if state.confirming_block is not None:
+        raise StudyError(
+            "fresh runs that confirm the verdict are under way; `tell` them, or `finish` to do without the rest"
+        )
 
 
 def check(transaction: Transaction, again: bool = False) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import PAST, Batch
+from levers.algorithms.base import PAST, Batch, Verdict
 from levers.core.space import Codes
 from levers.studies.events import (
+    ConfirmationClosed,
+    ConfirmationOpened,
     Continued,
     Created,
     Decided,
@@ -22,13 +24,26 @@ from levers.studies.events import (
     Values,
 )
 from levers.studies.spec import StudySpec
-from levers.studies.state import AS_DESIGNED, AS_RUN, OPEN, SET_ASIDE, Block, StudyState, TrialState
+from levers.studies.state import (
+    APART,
+    AS_DESIGNED,
+    AS_RUN,
+    CONFIRMATION,
+    CONFIRMING,
+    OPEN,
+    SET_ASIDE,
+    Block,
+    StudyState,
+    TrialState,
+)
 
 CHECK_GROWTH = 1.35
 """While a study runs it is checked again when it has this many times the runs of the check before: a check that is made
 often has to be the more forgiving, and sees less."""
 
 
+FRESH = "confirmation"
+"""The stage of fresh runs that a verdict is compared with."""
 KEPT = "kept after a correction"
 """The stage of runs that were asked for on a decision that has since been taken again."""
 
@@ -40,7 +55,13 @@ def first_events(spec: StudySpec) -> list[Event]:
 
 
 def following_events(state: StudyState) -> list[Event]:
-    """When the open block is complete: what the algorithm makes of it, and the next block unless that is the end."""
+    """When the awaited block is complete: what the algorithm makes of it, and the next block unless that is the end.
+
+    Fresh runs of a confirmation are over then, and the algorithm does not see them.
+    """
+    fresh = state.confirming_block
+    if fresh is not None:
+        return [] if fresh.n_missing else [ConfirmationClosed()]
     decided = decision(state)
     return [] if decided is None else [decided, *_opening(state.spec, decided.state, len(state.blocks))]
 
@@ -57,6 +78,27 @@ def decision(state: StudyState) -> Decided | None:
 def opening(state: StudyState) -> list[Event]:
     """The block that follows from what is known; none at the end."""
     return _opening(state.spec, state.known[-1], len(state.blocks))
+
+
+def ending(state: StudyState) -> Verdict:
+    """What the algorithm answers at the end of a study."""
+    step = state.spec.solver.ask(state.known[-1], state.spec.generator(state.n_designed))
+    assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
+    return step
+
+
+def confirming(state: StudyState, n_runs: int, reason: str) -> ConfirmationOpened:
+    """Fresh runs at the verdict's setting, `n_runs` of them, and as many at the baseline where there is one.
+
+    Each run of the setting stands beside one of the baseline, which of them first is drawn from the study's seed: what
+    drifts slowly does the same to both, and does not look like a gain.
+    """
+    spec, setting = state.spec, ending(state).assignment.codes
+    baseline = spec.inner_baseline
+    pair = [setting] if baseline is None or tuple(baseline) == tuple(setting) else [setting, baseline]
+    rng = spec.generator(len(state.blocks))
+    rows = [pair[i] for _ in range(n_runs) for i in rng.permutation(len(pair))]
+    return ConfirmationOpened(Batch(np.array(rows, dtype=np.int16), FRESH), n_runs, reason)
 
 
 def _told(spec: StudySpec, known: Any, block: Block) -> Any:
@@ -91,7 +133,7 @@ def finished_runs(state: StudyState, name: str) -> list[Event]:
     found: list[Event] = list(state.past)
     for i, block in enumerate(state.blocks):
         codes, values = block.set_rows()
-        if block.role != SET_ASIDE and len(values):
+        if block.role not in APART and len(values):
             found.append(Imported(state.spec.expand(codes), values, f"round {i + 1} of {name}"))
     return found
 
@@ -140,18 +182,18 @@ def _afresh(state: StudyState, spec: StudySpec, n_blocks: int, n_past: int) -> A
 
     Each block's rows were chosen before its outcomes, so it counts as evidence whatever it was designed for.
     """
-    known = spec.solver.start()
+    known = spec.solver.start_like(state.known[0])
     for past in state.past[:n_past]:
         known = _absorbed(spec, known, spec.contract(past.codes), past.values, PAST)
     for block in state.blocks[:n_blocks]:
-        if block.role != SET_ASIDE:
+        if block.role not in APART:
             known = _absorbed(spec, known, *block.told_rows(), block.batch.stage, block.told_order)
     return spec.solver.resume(known)
 
 
 def next_trials(state: StudyState, n: int) -> Numbers:
     """Up to n trials that wait: rows asked again first, then new ones."""
-    block = state.open_block
+    block = state.awaited_block
     if block is None:
         return np.zeros(0, dtype=np.int64)
     again = list(islice((t for t in state.again if state.trials.state[t] == TrialState.WAITING), n))
@@ -178,8 +220,9 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
     their outcomes, so the anytime radii hold for them too (docs/decisions/0012).
     """
     spec = state.spec
-    first = min(int(state.trials.block[trial]) for trial in corrected)
-    if state.blocks[first].role == OPEN:
+    touched = {int(state.trials.block[trial]) for trial in corrected}
+    first = min((i for i in touched if state.blocks[i].role not in (CONFIRMING, CONFIRMATION)), default=None)
+    if first is None or state.blocks[first].role == OPEN:
         return None
     roles: list[str] = []
     states: list[Any] = []
@@ -192,8 +235,10 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
         known = state.known[first]
     for i in range(first + len(states), len(state.blocks)):
         block = state.blocks[i]
+        if block.role == CONFIRMING and state.ended is not None and not spec.solver.progress(known).finished:
+            known = states[-1] = _ended(state, known)
         role = _role_again(state, known, i)
-        if role == OPEN:
+        if role in (OPEN, CONFIRMING):
             roles.append(role)
             break
         if role == AS_DESIGNED:
@@ -206,8 +251,7 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
         roles.append(role)
         states.append(known)
     if state.ended is not None and not spec.solver.progress(known).finished:
-        codes, values = state.blocks[-1].batch.codes[:0], np.zeros(0)
-        known = states[-1] = spec.solver.finish(known, codes, values)  # whoever ended the study has not changed that
+        known = states[-1] = _ended(state, known)
     changes = _changes(spec, state.known[-1], known)
     aside = [block for block, role in zip(state.blocks[first:], roles, strict=False) if role == SET_ASIDE != block.role]
     n_aside = sum(block.n_runs - block.n_missing for block in aside)
@@ -217,6 +261,11 @@ def revision(state: StudyState, corrected: Sequence[int]) -> Revised | None:
             f"{n_aside} outcomes are set aside: {spec.algorithm} cannot use runs that it would not ask for",
         )
     return Revised(first, tuple(roles), tuple(states), changes)
+
+
+def _ended(state: StudyState, known: Any) -> Any:
+    """What is known at the end that somebody chose: whoever ended the study has not changed that."""
+    return state.spec.solver.finish(known, state.blocks[-1].batch.codes[:0], np.zeros(0))
 
 
 def with_excluded(state: StudyState) -> tuple[StudyState, Any] | None:
@@ -241,6 +290,12 @@ def after_revision(state: StudyState) -> list[Event]:
 def _role_again(state: StudyState, known: Any, i: int) -> str:
     """How a block is used when `known` comes before it."""
     spec, block = state.spec, state.blocks[i]
+    if block.role == CONFIRMATION:
+        return CONFIRMATION
+    if block.role == CONFIRMING:  # it goes on if it is still this setting that is to be confirmed
+        step = spec.solver.ask(known, spec.generator(state.n_designed))
+        same = isinstance(step, Verdict) and (block.batch.codes == step.assignment.codes).all(axis=1).any()
+        return CONFIRMING if same else CONFIRMATION
     closed = block.role if block.role != OPEN else None
     absorbed = AS_RUN if spec.solver.absorbs_runs else SET_ASIDE
     if closed is not None and block.n_missing:  # given up half way, or without an outcome that was excluded

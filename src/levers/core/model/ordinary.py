@@ -119,6 +119,26 @@ def factor_test(fit: Fit, levels: NDArray[np.int64], noise: Noise) -> FactorTest
     return FactorTest(len(free), noise.dof, statistic, float(fdtrc(len(free), noise.dof, statistic)))
 
 
+def error_draws(fit: Fit, noise: Noise, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
+    """Draws of the errors of all levels' effects, a row each, and of the noise of one more run.
+
+    Normal with the covariance s^2 V^+ and the variance s^2, over one sqrt(chi2 / dof) where the noise is estimated.
+
+    >>> from levers.core.model.moments import Moments
+    >>> fit = Fit(Moments.empty([2]).add([[0], [1]] * 50, [0.0, 1.0] * 50))
+    >>> errors, run = error_draws(fit, Noise(1.0, None), np.random.default_rng(0))
+    >>> errors.shape, round(float(errors[:, 1].std()), 1), round(float(run.std()), 1)
+    ((4000, 2), 0.2, 1.0)
+    """
+    free, n_levels = fit.free_levels, len(fit.moments.level_counts)
+    errors = np.zeros((DRAWS, n_levels))
+    if len(free):
+        root = np.linalg.cholesky(fit.inverse[np.ix_(free, free)])
+        errors[:, free] = noise.sd * rng.standard_normal((DRAWS, len(free))) @ root.T
+    scale = np.ones(DRAWS) if noise.dof is None else np.sqrt(rng.chisquare(noise.dof, DRAWS) / noise.dof)
+    return errors / scale[:, None], noise.sd * rng.standard_normal(DRAWS) / scale
+
+
 def gain_margin(
     fit: Fit,
     places: Sequence[NDArray[np.int64]],
@@ -140,13 +160,8 @@ def gain_margin(
     >>> abs(margin - Noise(1.0, None).half_width(0.04)) < 0.02
     True
     """
-    free, counts = fit.free_levels, fit.moments.level_counts
-    errors = np.zeros((DRAWS, len(counts)))
-    if len(free):
-        root = np.linalg.cholesky(fit.inverse[np.ix_(free, free)])
-        errors[:, free] = noise.sd * rng.standard_normal((DRAWS, len(free))) @ root.T
-    if noise.dof is not None:
-        errors /= np.sqrt(rng.chisquare(noise.dof, DRAWS) / noise.dof)[:, None]
+    counts = fit.moments.level_counts
+    errors, _ = error_draws(fit, noise, rng)
     total = np.zeros(DRAWS)
     for rows, level in zip(places, fixed, strict=True):
         used = rows[(counts[rows] > 0).all(axis=1)]

@@ -60,6 +60,11 @@ def words(event: Event) -> str:
             return f"went on after the end{_because(event.reason)}"
         case events.Restated():
             return f"restated {'; '.join(event.changes)}{_because(event.reason)}"
+        case events.ConfirmationOpened():
+            n_runs = several(event.batch.n_runs, "fresh run", "fresh runs")
+            return f"asked for {n_runs} to confirm the verdict{_because(event.reason)}"
+        case events.ConfirmationClosed():
+            return f"ended the confirmation{_because(event.reason)}"
         case events.Imported():
             return f"imported {several(len(event.values), 'run', 'runs')}{_because(event.note)}"
 

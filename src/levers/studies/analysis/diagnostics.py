@@ -17,7 +17,7 @@ from levers.core.model.checks.additivity import Additive, LackOfFit, even_sample
 from levers.core.model.checks.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
 from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
-from levers.studies.state import OPEN, SET_ASIDE, StudyState
+from levers.studies.state import APART, OPEN, StudyState
 
 ALARM = 0.003
 """Share of additive studies in which a pair may ever be suspected, and in which the fit may ever be found lacking.
@@ -201,7 +201,7 @@ def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
     parts: list[tuple[Any, ...]] = []
     n_groups = 0
     for b, block in enumerate(state.blocks):
-        if block.role != SET_ASIDE and (with_open or block.role != OPEN):
+        if block.role not in APART and (with_open or block.role != OPEN):
             done = block.set_order
             trial, where = block.holders[done], np.full(len(done), b)
             ends = np.cumsum(state.spec.solver.block_lengths(state.known[-1], block.n_runs))

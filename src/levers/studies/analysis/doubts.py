@@ -25,6 +25,7 @@ from levers.core.model.checks.check import (
     Check,
     Runs,
 )
+from levers.studies.analysis.confirmation import confirmation_doubt
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.diagnostics import (
     ALARM,
@@ -83,7 +84,12 @@ def doubts(state: StudyState, with_open: bool = False) -> tuple[Remark, ...]:
     """
     found = checks(state, with_open)
     outlying = {trial for result in found if result.alarms for trial in result.remark.trials}
-    return (*(result.remark for result in found if result.alarms), *_interactions(state, outlying))
+    not_borne_out = confirmation_doubt(state)
+    return (
+        *(() if not_borne_out is None else (not_borne_out,)),
+        *(result.remark for result in found if result.alarms),
+        *_interactions(state, outlying),
+    )
 
 
 def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...]:

@@ -224,6 +224,21 @@ class Estimates:
         wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
         return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0)
 
+    def least_squares(self, levels: tuple[int, ...], against: tuple[int, ...] | None) -> tuple[float, float] | None:
+        """The mean outcome at a setting, or its gain over another, by least squares, and its variance over sigma^2.
+
+        None where the runs do not determine it.
+        """
+        if self.fitted is None or FREE in levels:
+            return None
+        moments = self.fitted.fit.moments
+        shares = moments.level_counts / moments.n_runs
+        found = self._contrast(self._at(levels) - (shares if against is None else self._at(against)))
+        if found is None:
+            return None
+        _, usual, variance = found
+        return (usual, variance) if against is not None else (moments.mean + usual, 1 / moments.n_runs + variance)
+
     def _at(self, levels: tuple[int, ...]) -> NDArray[np.float64]:
         """A setting as a row of the one-hot design."""
         at = np.zeros(sum(self.choices.sizes))

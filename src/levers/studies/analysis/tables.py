@@ -78,12 +78,30 @@ def trial_outcomes(state: StudyState, trials: Numbers) -> Values:
 
 
 def as_pandas(frame: pl.DataFrame) -> Any:
-    """The same as a pandas frame, without the Arrow library that polars' own way would need."""
+    """The same as a pandas frame, without the Arrow library that polars' own way would need.
+
+    Columns keep their kind, also where there are no rows: times are times, and a number that is missing is NaN.
+
+    >>> as_pandas(pl.DataFrame({"heat": ["low", None], "n": [1, 2], "outcome": [1.5, None]})).dtypes["n"]
+    dtype('int64')
+    """
     try:
         import pandas
     except ModuleNotFoundError:
-        raise InvalidSettingError("pandas is not installed; install it, or take the polars frame") from None
-    return pandas.DataFrame(frame.to_dict(as_series=False))
+        raise InvalidSettingError(
+            "pandas is not installed: pip install 'levers[pandas]', or take the polars frame"
+        ) from None
+    columns = {}
+    for name, column in frame.to_dict().items():
+        if isinstance(column.dtype, pl.Datetime):
+            stamps = pandas.Series(column.dt.replace_time_zone(None).to_numpy())
+            zone = column.dtype.time_zone
+            columns[name] = stamps if zone is None else stamps.dt.tz_localize(zone)
+        elif column.dtype == pl.String:
+            columns[name] = pandas.Series(column.to_list(), dtype=object)
+        else:
+            columns[name] = pandas.Series(column.to_numpy())
+    return pandas.DataFrame(columns)
 
 
 def level_column(levels: tuple[Level, ...], codes: "np.ndarray[tuple[int], np.dtype[np.int16]]") -> pl.Series:

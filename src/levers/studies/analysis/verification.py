@@ -27,6 +27,7 @@ from levers.studies.spec import StudySpec
 from levers.studies.state import StudyState
 from levers.studies.storage.base import Header, Snapshot, Storage, Stored, decoded
 from levers.studies.transitions import (
+    confirming,
     continuation,
     decision,
     finishing,
@@ -150,7 +151,14 @@ def _broken_links(header: Header, stored: Sequence[Stored]) -> Iterator[Differen
         yield Difference(0, "", f"the storage says that the log ends at event {header.n_events} with {header.head}")
 
 
-_BEFORE_DECISION = (events.Decided, events.Corrected, events.Excluded, events.Revised, events.Imported)
+_BEFORE_DECISION = (
+    events.Decided,
+    events.Corrected,
+    events.Excluded,
+    events.Revised,
+    events.Imported,
+    events.ConfirmationClosed,
+)
 """What may follow when a round is complete."""
 
 
@@ -245,7 +253,7 @@ class _Recomputation:
         state = self._state
         if before is None or not state.known:
             return
-        block = state.open_block
+        block = state.awaited_block
         # a process may end before it has decided, and whoever asks next decides; imports may come in between
         decides = event is None or isinstance(event, _BEFORE_DECISION)
         if block is not None and not block.n_missing and not decides:
@@ -277,12 +285,12 @@ class _Recomputation:
                 self._compare_before(event.before, check_told(state, event.trial))
                 self._changed.append(event.trial)
             case events.Decided():
-                first = events.Decided(state.spec.solver.start())
-                self._expect(event, decision(state) if state.known else first, "no decision was due")
+                again = decision(state) if state.known else events.Decided(state.spec.solver.start_like(event.state))
+                self._expect(event, again, "no decision was due")
                 self._opening_due, self._check_due = True, "again" if self._check_due == "again" else "due"
             case events.Opened():
-                due = opening(state) if state.open_block is None else []
-                self._expect(event, due[0] if due else None, "no round was due")
+                rounds = opening(state) if state.awaited_block is None else []
+                self._expect(event, rounds[0] if rounds else None, "no round was due")
                 self._opening_due = False
             case events.Revised():
                 self._expect(event, revision(state, self._changed) if self._changed else None, "nothing was changed")
@@ -299,6 +307,13 @@ class _Recomputation:
             case events.Restated():
                 self._expect(event, restatement(state, event.spec, event.changes, event.reason), "")
                 self._opening_due, self._check_due = True, "again"
+            case events.ConfirmationOpened():
+                due = confirming(state, event.n_runs, event.reason) if state.awaited_block is None else None
+                self._expect(event, due, "no fresh runs could be asked for")
+            case events.ConfirmationClosed():
+                if state.confirming_block is None:
+                    self._wrong("no fresh runs were awaited")
+                self._check_due = "due"
         if not isinstance(event, events.Corrected | events.Excluded):
             self._changed.clear()
 

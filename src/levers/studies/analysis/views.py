@@ -12,14 +12,17 @@ from levers.algorithms.base import Remark, Verdict
 from levers.core.model.ordinary import FactorTest
 from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
+from levers.studies.analysis.confirmation import confirmation
 from levers.studies.analysis.describe import setting_words, several
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.outcomes import is_correctable, levels_of_run
 from levers.studies.spec import StudySpec
 from levers.studies.state import OPEN, StudyState, Trial, TrialState
-from levers.studies.transitions import with_excluded
+from levers.studies.transitions import ending, with_excluded
 
+AWAITS = ("running", "confirming")
+"""How a study stands while runs are awaited."""
 MANY_RUNS = 50_000
 """More runs to go than most people mean."""
 
@@ -211,12 +214,16 @@ def _n_checked(state: StudyState) -> int:
 
 
 def standing(state: StudyState) -> str:
-    """In a word or two: running, in doubt (the end, on outcomes that contradict it, and nobody has answered), finished.
+    """In a word or two: running, confirming (the end, and fresh runs are awaited), finished, or in doubt.
+
+    In doubt is the end on outcomes that contradict it, while nobody has answered.
 
     >>> standing(StudyState(doubts=(Remark("noise", "larger than stated"),)))
     'in doubt'
     """
-    return "running" if state.open_block is not None else "in doubt" if state.is_held else "finished"
+    if state.open_block is not None:
+        return "running"
+    return "confirming" if state.confirming_block is not None else "in doubt" if state.is_held else "finished"
 
 
 def _advice(state: StudyState, likely: int | None) -> str | None:
@@ -239,9 +246,7 @@ def certified(state: StudyState) -> Verdict | None:
 
 
 def _final(state: StudyState) -> Verdict:
-    step = state.spec.solver.ask(state.known[-1], state.spec.generator(len(state.blocks)))
-    assert isinstance(step, Verdict)  # a study without an open block has nothing left to ask
-    return replace(step, goal=state.spec.goal)
+    return replace(ending(state), goal=state.spec.goal)
 
 
 def _within(state: StudyState, found: Verdict | None) -> float | None:
@@ -254,8 +259,9 @@ def verdict(state: StudyState) -> Verdict | None:
     if state.open_block is not None:
         return None
     found = _final(state)
-    found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
     estimates = Estimates.of(state)
+    found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
+    found = replace(found, confirmation=confirmation(state, estimates))
     if state.spec.is_merged:
         p_values = _by_lever(state, estimates.part_tests())
         return replace(_in_outer_space(found, state.spec), p_values=p_values)
@@ -420,7 +426,8 @@ def forecast(state: StudyState) -> Forecast:
     """How many runs are still to go."""
     block = state.open_block
     if block is None:
-        return Forecast(0, 0, 0)
+        fresh = 0 if state.confirming_block is None else state.confirming_block.n_missing
+        return Forecast(fresh, fresh, fresh)
     now, then = block.n_missing, state.spec.solver.outlook(state.known[-1], block.n_runs)
     likely = None if then.likely is None else now + then.likely
     return Forecast(now, likely, None if then.worst_case is None else now + then.worst_case)

@@ -16,6 +16,7 @@ from levers.web.api.deps import Insist, Key, Name, changed, of_study, responses
 from levers.web.api.schemas import (
     FLAGS,
     Ask,
+    Confirm,
     Correct,
     Corrected,
     Corrections,
@@ -182,6 +183,20 @@ def go_on(request: Request, name: Name, body: Annotated[GoOn, Body()], key: Key 
 
     def act(study: Study) -> Standing:
         study.go_on(body.n_runs, body.reason)
+        return Standing(status=study.status(), changes=[])
+
+    return changed(request, name, key, body, act, apart=True)
+
+
+@of_study(router.post, "confirm", "confirm", "Confirm the verdict by fresh runs", Standing, responses=_ERRORS)
+def confirm(request: Request, name: Name, body: Annotated[Confirm, Body()], key: Key = None) -> Response:
+    """Runs at the verdict's setting, and at the baseline if there is one; `confirmation` of the verdict compares them.
+
+    `ask` hands them out in random order. No fit rests on them.
+    """
+
+    def act(study: Study) -> Standing:
+        study.confirm(body.n_runs, body.reason)
         return Standing(status=study.status(), changes=[])
 
     return changed(request, name, key, body, act, apart=True)

@@ -6,11 +6,13 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from levers.algorithms.base import Verdict
+from levers.core.model.confirmation import Confirmation
 from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import on_parents
 from levers.studies.analysis.estimates import Gain
 from levers.studies.outcomes import MAX_OUTCOME, Surprise
+from levers.studies.run import MOST_FRESH
 from levers.studies.settings import CREATE, PLAN, SETTINGS, settings_of
 from levers.studies.spec import StudySpec
 from levers.studies.state import Trial
@@ -269,6 +271,13 @@ class GoOn(Wire):
     reason: Text = ""
 
 
+class Confirm(Wire):
+    """How many fresh runs are wanted at the verdict's setting, and as many at the baseline."""
+
+    n_runs: Annotated[int, Field(ge=2, le=MOST_FRESH), Whole] = 12
+    reason: Text = ""
+
+
 class Restate(Wire):
     """Other terms: only those that are sent change. `null` for one that is not known, or no longer claimed."""
 
@@ -485,6 +494,7 @@ class VerdictShape(Shape):
     high: float | None
     gain: Gain | None = Field(description="What the setting gains over the baseline, if the study has one.")
     p_values: dict[str, float | None] = Field(description="Of each lever's ordinary test, for itself and at one look.")
+    confirmation: Confirmation | None = Field(description="What fresh runs at the setting say, if any were asked for.")
 
     @classmethod
     def of(cls, found: Verdict, best: views.Best) -> "VerdictShape":

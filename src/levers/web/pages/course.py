@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from levers.algorithms.registry import option_names
 from levers.charts.view import StudyView
 from levers.errors import LeversError
+from levers.studies.analysis.describe import several
 from levers.studies.settings import SETTINGS, Setting
 from levers.studies.spec import TERMS, StudySpec, terms_of
 from levers.studies.study import Study
@@ -42,6 +43,8 @@ def _stands(study: Study) -> str:
     found = study.status()
     if found.state == "running":
         return f"The study goes on: {found.to_go}."
+    if found.state == "confirming":
+        return f"{several(found.to_go.now, 'fresh run is', 'fresh runs are')} awaited to confirm the verdict."
     return "The study is in doubt: say how it goes on." if found.state == "in doubt" else "The study is finished."
 
 
@@ -62,6 +65,8 @@ def finish(request: Request, name: str, form: Posted) -> Response:
     except LeversError as error:
         return _not_taken(request, "finish", view, error, {"reason": reason})
     said = f"The study is finished: {found.promise}."
+    if view.state.confirming_block is not None:
+        said = f"The confirmation is over: {_stands(study)}"
     return answered(request, study_address(study, "/verdict"), said)
 
 
@@ -82,6 +87,17 @@ def go_on(request: Request, name: str, form: Posted) -> Response:
     except LeversError as error:
         return _not_taken(request, "continue", view, error, fields)
     return answered(request, study_address(study, "#runs"), _stands(study))
+
+
+@router.post("/studies/{name}/confirm")
+def confirm(request: Request, name: str, form: Posted) -> Response:
+    """Fresh runs at the verdict's setting."""
+    study, view = opened(request, name, "write")
+    try:
+        study.confirm(whole(text_of(form, "n", 40), "the number of fresh runs"), text_of(form, "reason", MAX_REASON))
+    except LeversError as error:
+        return refused(request, study, view, error)
+    return answered(request, study_address(study, "#runs"), f"{_stands(study)} Ask for them, and enter their outcomes.")
 
 
 @router.get("/studies/{name}/terms")

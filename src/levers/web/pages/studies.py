@@ -63,7 +63,7 @@ def _sorted(lines: list[Line], sort: str, down: bool) -> list[Line]:
         if status is None or sort == "name":
             return 0.0, line.name.casefold()
         if sort == "state":
-            return float(("running", "in doubt", "finished").index(status.state)), line.name.casefold()
+            return float(("running", "in doubt", "confirming", "finished").index(status.state)), line.name.casefold()
         to_go = status.to_go.likely
         found = {"runs": status.n_complete, "to_go": -1 if to_go is None else to_go, "updated": status.updated_at}
         return float(found[sort]), line.name.casefold()

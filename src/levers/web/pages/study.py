@@ -15,7 +15,7 @@ from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis import views
 from levers.studies.analysis.describe import gain_words, promise, several
-from levers.studies.analysis.views import Forecast, Status
+from levers.studies.analysis.views import AWAITS, Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.storage.tokens import short_name
 from levers.studies.study import Study
@@ -47,12 +47,14 @@ class Headline:
         status, best = view.status, view.best
         self.finished, self.status, self.best = view.is_finished, status, best
         self.held = view.state.is_held
+        self.confirming = status.state == "confirming"
+        self.awaits = status.state in AWAITS
         self.css = "doubt" if status.doubts else "finished" if self.finished else "running"
         self.word = _word(status)
         self.runs = several(status.n_complete, "run", "runs") + (" made" if self.finished else " so far")
         if status.n_past:
             self.runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
-        self.to_go = "no runs to go" if self.finished else _to_go(status.to_go)
+        self.to_go = _to_go(status.to_go) if self.awaits else "no runs to go"
         self.action = _action(status)
         lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
         self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
@@ -88,6 +90,8 @@ def _to_go(to_go: Forecast) -> str:
 
 def _word(status: Status) -> str:
     """What to do, in a few words: whatever speaks against the outcomes comes first."""
+    if status.state == "confirming":
+        return "Confirm the verdict: fresh runs are awaited"
     if status.state == "in doubt":
         return "Wait: outcomes contradict the answer"
     if status.state == "finished":

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from levers.charts.drawings import charts_of
 from levers.charts.verdict_facts import verdict_facts
 from levers.web.pages.site import page, service_of
 from levers.web.pages.study import context, opened
@@ -23,6 +24,7 @@ def verdict_page(request: Request, name: str) -> Response:
     changes: dict[str, Any] = {
         "corrections": view.state.corrections[-_MOST_CHANGES:],
         "exclusions": view.state.exclusions[-_MOST_CHANGES:],
+        "picture": charts_of(view, ["confirmation"])[0] if said.confirmed else None,
         "doubt": None if said.verdict is None else view.additivity,
     }
     return page(request, "verdict.html", **vars(said), **changes, **context(view))
