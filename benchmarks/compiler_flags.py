@@ -1,77 +1,60 @@
-"""14 flags of the C compiler, tuned by one `levers run` line: python benchmarks/compiler_flags.py [--budget 60]
+"""14 flags of the C compiler, tuned by one `levers run` line: python benchmarks/compiler_flags.py instructions|user
 
 The kernel and the flags are in examples/compiler_flags; a run compiles it and counts its instructions (perf, or
-valgrind). Then the winner, the plain -O2 and -O3, and what Optuna's TPE finds in as many runs are measured afresh, 30
-times each: instructions, which hardly vary, and user time.
+valgrind), or takes its user time. Then the winner, plain -O2 and -O3, and what Optuna's TPE finds in as many runs are
+measured afresh, 30 times each, and interleaved. `--merge a,b,c` studies flags as one lever.
 """
 
 import argparse
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from fresh_runs import copied, fresh, said, table, tpe, tuned
 
 import levers
 from levers.experiments.commands.command import Command
 from levers.experiments.commands.reading import Reading
-from levers.studies.space_text import read_space
+from levers.studies.analysis.describe import setting_words
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "compiler_flags"
+REPEATS = {"instructions": "1", "user": "200"}
+UNIT = {"instructions": ("thousands of instructions", 1e-3), "user": ("ms of user time", 1e3)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--budget", type=int, default=60)
+    parser.add_argument("measure", choices=tuple(REPEATS))
+    parser.add_argument("--budget", type=int, default=120)
     parser.add_argument("--fresh", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--merge", action="append", default=[])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="levers-flags-") as name:
-        folder = Path(name) / "flags"
-        shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("*.db", "kernel"))
-        os.environ["LEVERS_JOURNAL"] = str(Path(name) / "journals")
-        os.chdir(folder)
-        space = read_space("flags.toml").space
+    unit, scale = UNIT[given.measure]
+    with copied("compiler_flags"):
+        merged = [word for group in given.merge for word in ("--merge", group)]
+        words = [given.measure, "--budget", str(given.budget), "--seed", str(given.seed), *merged]
+        study = tuned(f"flags-{given.measure}", words)
+        print(f"{said(study)}\n  set {setting_words(study.best_params)}", flush=True)
+        space = study.space
         setup = ["cc", *(f"{{{lever}}}" for lever in space.names), "kernel.c", "-o", "kernel"]
-        count = Command.of(["./kernel"], space, setup=setup, reading=Reading(time="instructions"))
-        settings = {"levers run": tuned(given.budget, given.seed)}
-        tpe = levers.optimize(
-            count, space, algorithm="tpe", budget=given.budget, goal="minimize", seed=given.seed, progress=False
-        )
-        settings["Optuna's TPE"] = [str(level) for level in tpe.assignment.values()]
+        other = tpe(_command(space, setup, given.measure), study, given.seed)
+        print(f"TPE: {setting_words(other)}\n", flush=True)
+        settings = {"levers run": _flags(study.verdict().assignment), "Optuna's TPE": _flags(other)}
         settings |= {"-O2": ["-O2"], "-O3": ["-O3"]}
-        print(f"{given.budget} runs each; mean of {given.fresh} fresh runs\n")
-        print(f"{'flags':14}{'instructions':>14}{'spread':>8}{'user time, ms':>15}")
+        unused = levers.Space.of({"unused": [1, 2]})
+        measures = {}
         for title, flags in settings.items():
-            counts, times = fresh(flags, given.fresh)
-            print(f"{title:14}{counts.mean():14,.0f}{np.ptp(counts):8,.0f}{1000 * times.mean():15.2f}")
+            command = _command(unused, ["cc", *flags, "kernel.c", "-o", "kernel"], given.measure)
+            measures[title] = lambda command=command: scale * command(unused.assignment([0]))
+        found = fresh(measures, given.fresh, np.random.default_rng(given.seed))
+        n = study.verdict().n_runs
+        print(table(found, {"levers run": n, "Optuna's TPE": n}, unit, "-O2"))
 
 
-def tuned(budget: int, seed: int) -> list[str]:
-    """What the one line finds; its last words are printed."""
-    words = ["sh", "tune.sh", "--budget", str(budget), "--seed", str(seed)]
-    environment = {**os.environ, "LEVERS": f"{sys.executable} -m levers.cli.app"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 4):
-        sys.exit(done.stderr)
-    said = ("IN DOUBT", "Within", "In doubt", "Runs")
-    print("\n".join(line for line in done.stdout.splitlines() if line.startswith(said)))
-    best = levers.load_study("flags", "sqlite:///levers.db").best_params
-    return [str(level) for level in best.values()]
+def _command(space: levers.Space, setup: list[str], measure: str) -> Command:
+    return Command.of(["./kernel", REPEATS[measure]], space, setup=setup, reading=Reading(time=measure))
 
 
-def fresh(flags: Sequence[str], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Instructions and user times of the kernel with some flags."""
-    space = levers.Space.of({"unused": [1, 2]})
-    subprocess.run(["cc", *flags, "kernel.c", "-o", "kernel"], check=True)
-    count, time = (Command.of(["./kernel"], space, reading=Reading(time=one)) for one in ("instructions", "user"))
-    at = space.assignment([0])
-    return np.array([count(at) for _ in range(n)]), np.array([time(at) for _ in range(n)])
+def _flags(setting: levers.Assignment) -> list[str]:
+    return [str(level) for level in setting.values()]
 
 
 if __name__ == "__main__":

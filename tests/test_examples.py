@@ -56,7 +56,7 @@ def test_a_command_is_tuned(tmp_path: Path) -> None:
 def test_flags_of_a_compiler_are_tuned(tmp_path: Path) -> None:
     folder = shutil.copytree(ROOT / "examples" / "compiler_flags", tmp_path / "flags")
     done = subprocess.run(
-        ["sh", str(folder / "tune.sh"), "--budget", "4", "--seed", "1"],
+        ["sh", str(folder / "tune.sh"), "instructions", "--budget", "4", "--seed", "1"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -66,6 +66,37 @@ def test_flags_of_a_compiler_are_tuned(tmp_path: Path) -> None:
     assert done.returncode in (0, 4), done.stderr
     assert "unroll_loops=-f" in done.stdout
     assert "Runs: 4." in done.stdout
+
+
+def test_pragmas_are_tuned_and_the_setting_is_measured_afresh() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "sqlite_pragmas.py"), "--budget", "4", "--fresh", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "WORKLOAD_SIZE": "0.1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 runs; nothing is certified" in done.stdout
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"][
+        2:
+    ]
+    assert [row[:2] for row in rows] == [["levers run", "4"], ["Optuna's TPE", "4"], ["SQLite's defaults", "0"]]
+    means = [float(row[2].replace(",", "")) for row in rows]
+    assert min(means) > 0
+    assert [float(row[4].split()[0]) for row in rows] == pytest.approx(
+        [100 * (m / means[2] - 1) for m in means], abs=0.06
+    )
+
+
+def test_a_pragma_that_is_not_taken_is_an_error() -> None:
+    job = ROOT / "examples" / "sqlite_pragmas" / "workload.py"
+    done = subprocess.run(
+        [sys.executable, job, "cache_sise=5"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "PRAGMA cache_sise = 5 was not taken" in done.stderr
 
 
 def test_the_readmes_python_is_the_example() -> None:

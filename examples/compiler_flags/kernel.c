@@ -37,24 +37,25 @@ static void sort(unsigned int *keys, int n) {
         }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int repeats = argc > 1 ? atoi(argv[1]) : 1;
     unsigned int state = 12345, checksum = 0;
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             a[i][j] = (i * j) % 7;
             b[i][j] = (i + j) % 5;
         }
-    for (int i = 0; i < LENGTH; i++) {
-        state = state * 1664525u + 1013904223u;
-        keys[i] = state >> 8;
-        signal_in[i] = state % 1000;
-    }
-    for (int again = 0; again < 3; again++) {
+    for (int again = 0; again < repeats; again++) {
+        for (int i = 0; i < LENGTH; i++) {
+            state = state * 1664525u + 1013904223u;
+            keys[i] = state >> 8;
+            signal_in[i] = state % 1000;
+        }
         multiply();
         filter();
+        sort(keys, LENGTH);
+        for (int i = 0; i < LENGTH; i++) checksum = checksum * 31 + keys[i] + (unsigned int)signal_out[i];
     }
-    sort(keys, LENGTH);
-    for (int i = 0; i < LENGTH; i++) checksum = checksum * 31 + keys[i] + (unsigned int)signal_out[i];
     printf("checksum %u, trace %g\n", checksum, c[3][4] + c[N - 1][N - 1]);
     return 0;
 }
