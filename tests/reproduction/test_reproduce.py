@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -94,11 +95,23 @@ def calling(what: str, folder: Path, workers: int) -> AbstractContextManager[sub
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The tables of the quick experiment when nothing happens."""
+def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the quick experiment when nothing happens."""
     folder = tmp_path_factory.mktemp("quick")
     reproduce(QUICK, folder, size="smoke")
-    return tables(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quick(quick_folder: Path) -> dict[str, bytes]:
+    """The tables of the quick experiment when nothing happens."""
+    return tables(quick_folder)
+
+
+@pytest.fixture
+def done(quick_folder: Path, tmp_path: Path) -> Path:
+    """A copy of its folder for a test of its own."""
+    return Path(shutil.copytree(quick_folder, tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture(scope="module")
@@ -215,13 +228,12 @@ def test_killed_at_any_moment_it_goes_on(tmp_path: Path, longer: dict[str, bytes
     assert tables(tmp_path) == longer
 
 
-def test_killed_while_it_writes_the_tables_it_writes_them_again(tmp_path: Path, quick: dict[str, bytes]) -> None:
-    reproduce(QUICK, tmp_path, size="smoke")
-    (tmp_path / "results.csv").write_bytes(quick["results.csv"][:100])
-    (tmp_path / "results.parquet").unlink()
-    (tmp_path / ".results.writing").write_bytes(quick["results.parquet"][:100])
-    assert reproduce(QUICK, tmp_path, size="smoke").n_resumed == N_TASKS
-    assert tables(tmp_path) == quick
+def test_killed_while_it_writes_the_tables_it_writes_them_again(done: Path, quick: dict[str, bytes]) -> None:
+    (done / "results.csv").write_bytes(quick["results.csv"][:100])
+    (done / "results.parquet").unlink()
+    (done / ".results.writing").write_bytes(quick["results.parquet"][:100])
+    assert reproduce(QUICK, done, size="smoke").n_resumed == N_TASKS
+    assert tables(done) == quick
 
 
 @pytest.mark.parametrize(("send", "what"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM)])
@@ -348,14 +360,13 @@ def replaced(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [emptied, cut, zeroed, replaced])
-def test_a_damaged_part_is_run_again(tmp_path: Path, quick: dict[str, bytes], damage: Callable[[Path], None]) -> None:
-    reproduce(QUICK, tmp_path, size="smoke")
-    first, second, *_ = sorted(tmp_path.glob("parts/*.parquet"))
+def test_a_damaged_part_is_run_again(done: Path, quick: dict[str, bytes], damage: Callable[[Path], None]) -> None:
+    first, second, *_ = sorted(done.glob("parts/*.parquet"))
     damage(first)
     second.rename(second.with_name(f".{second.name}.writing"))
-    assert reproduce(QUICK, tmp_path, size="smoke").n_resumed == N_TASKS - 2
-    assert tables(tmp_path) == quick
-    assert not list(tmp_path.rglob("*.writing"))
+    assert reproduce(QUICK, done, size="smoke").n_resumed == N_TASKS - 2
+    assert tables(done) == quick
+    assert not list(done.rglob("*.writing"))
 
 
 def test_a_part_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,8 +415,8 @@ def test_one_thread_at_a_time(tmp_path: Path, quick: dict[str, bytes]) -> None:
     assert tables(tmp_path) == quick
 
 
+@pytest.mark.usefixtures("done")
 def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:
-    reproduce(QUICK, tmp_path, size="smoke")
     before, path = tables(tmp_path), tmp_path / "settings.json"
     with pytest.raises(InvalidSettingError, match="other settings"):
         reproduce(QUICK, tmp_path, size="smoke", seed=1)
@@ -424,8 +435,8 @@ def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:
     assert tables(tmp_path) == before
 
 
+@pytest.mark.usefixtures("done")
 def test_what_is_done_needs_no_cluster(tmp_path: Path) -> None:
-    reproduce(QUICK, tmp_path, size="smoke")
     assert reproduce(QUICK, tmp_path, size="smoke", scheduler="tcp://127.0.0.1:1").n_resumed == N_TASKS
 
 
