@@ -71,6 +71,7 @@ def test_the_aim_of_a_study() -> None:
     assert isinstance(refusal(f"create c {TEN} --budget 1"), InvalidSettingError)
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_a_plan_for_a_budget() -> None:
     printed = said("plan --levels 3x4 --budget 24")
     assert "4 levers, 24 runs, noise not known" in printed

@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner, Result
 
-from levers.cli.app import app
+from levers.cli.app import app, main
 from levers.errors import InvalidSettingError
 
 COLUMNS = [
@@ -115,14 +115,28 @@ def test_wrong_comparisons_are_refused(words: list[str], message: str) -> None:
         (["demo", "--algorithm", "magic"], "there is no algorithm 'magic'"),
     ],
 )
-def test_wrong_input_ends_in_one_line_and_exit_code_2(words: list[str], message: str) -> None:
+def test_wrong_input_ends_in_one_line_and_exit_code_2(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["levers", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_a_program_of_its_own_ends_so_too() -> None:
+    words = ["plan", "--levels", "4x3"]
     result = subprocess.run(
         [sys.executable, "-m", "levers.cli.app", *words], capture_output=True, text=True, check=False
     )
-    assert result.returncode == 2
-    assert message in result.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "either a tolerance or a budget" in result.stderr
     assert "Traceback" not in result.stderr
-    assert result.stdout == ""
 
 
 def test_demo_ends_in_a_verdict_a_person_understands() -> None:

@@ -86,6 +86,7 @@ def test_limits_are_those_of_methods_that_know_the_noise() -> None:
     assert unknown.over_necessary == unknown.one_shot_runs / (unknown.necessary_runs or 1)
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_a_budget_is_the_inverse_of_a_tolerance() -> None:
     there = levers.plan([3, 4, 5], tolerance=0.5, noise_sd=1.0)
     back = levers.plan([3, 4, 5], budget=there.one_shot_runs, noise_sd=1.0)
@@ -158,6 +159,7 @@ def test_a_plan_with_a_noise_that_is_not_known() -> None:
         levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0, certificate="subgaussian")
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_a_budget_whose_noise_is_not_known() -> None:
     unknown, known = (
         levers.plan([4] * 3, budget=40, noise_sd=sd, expected_noise=e) for sd, e in ((None, 2.0), (2.0, None))
@@ -171,6 +173,7 @@ def test_a_budget_whose_noise_is_not_known() -> None:
         assert half.loss == pytest.approx((whole.loss or 0) / 2)
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_no_row_of_a_budget_contradicts_it() -> None:
     found = levers.plan([3, 4, 5, 2], budget=60, noise_sd=1.0)
     assert found.budget == 60
@@ -186,16 +189,18 @@ def test_no_row_of_a_budget_contradicts_it() -> None:
     assert levers.plan([3, 4, 5, 2], budget=60, noise_sd=1.0) == found
 
 
-def test_a_budget_too_small_to_certify_anything_is_planned_all_the_same() -> None:
+def test_a_budget_too_small_to_certify_anything_is_planned_all_the_same(request: pytest.FixtureRequest) -> None:
     found = levers.plan([4] * 10, budget=5, noise_sd=1.0)
     assert (found.tolerance, found.least_certified, found.modl_runs, found.lower_bound) == (None, 31, None, None)
     assert [row.runs for row in found.budgets] == [2, 5, 10]
     assert all((row.loss or 0) > 3 * (row.loss_error or 0) > 0 for row in found.budgets)
+    request.getfixturevalue("few_worlds")  # the other plans are not about losses
     assert levers.plan([4] * 10, budget=31, noise_sd=1.0).tolerance is not None
     assert levers.plan([4] * 10, budget=31, noise_sd=None).tolerance is None
     assert [row.runs for row in levers.plan([4] * 10, budget=2, noise_sd=1.0).budgets] == [2, 4]
 
 
+@pytest.mark.usefixtures("few_worlds")
 @pytest.mark.parametrize("noise_sd", [1.0, None])
 @pytest.mark.parametrize("budget", [30, 200])
 def test_a_budget_certifies_what_is_planned_if_nothing_can_be_ruled_out(budget: int, noise_sd: float | None) -> None:
@@ -214,6 +219,7 @@ def test_what_is_assumed_about_effects_counts() -> None:
     assert typical_losses([5] * 100, [4000], **common) == (None,)  # would take too long
 
 
+@pytest.mark.usefixtures("few_worlds")
 @pytest.mark.parametrize("given", [{"tolerance": 0.5}, {"tolerance": 0.5, "noise_sd": None}, {"budget": 14}])
 @pytest.mark.parametrize(
     ("merged", "apart"), [([15, 3, 2], [4, 4, 3, 2]), ([3, 2], [2, 2, 2]), ([8, 5], [3, 3, 5]), ([11, 7], [3, 4, 2, 4])]
@@ -242,6 +248,7 @@ def test_a_plan_for_hardly_any_noise() -> None:
     assert found.one_shot_runs == 2
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_days_are_counted_by_the_runs_made_together() -> None:
     assert levers.plan([3] * 4, budget=24).days(24) is None
     found = levers.plan([3] * 4, tolerance=0.5, noise_sd=1.0, block_size=8)

@@ -22,7 +22,7 @@ def counted(name: str, n: int) -> list[Outcome]:
 
 def test_honest_studies_are_hardly_ever_doubted() -> None:
     names = ["honest, noise stated", "honest, noise unknown", "honest, max_parents", "honest, min_effect"]
-    found = [one for name in names for one in counted(name, 26)]
+    found = [one for name in names for one in counted(name, 14)]
     assert sum(one.ever for one in found) <= binom.ppf(0.999, len(found), sum(SHARES.values()))
 
 
@@ -43,14 +43,14 @@ def test_honest_studies_are_hardly_ever_doubted() -> None:
     ],
 )
 def test_what_rests_on_something_false_fails_unmarked_no_more_often_than_was_promised(name: str) -> None:
-    found = counted(name, 26)
+    found = counted(name, 14)
     unmarked = sum(one.failed and not one.doubts for one in found)
     assert unmarked <= binom.ppf(0.999, len(found), 0.1)
 
 
 @pytest.mark.parametrize("name", ["one typo, times 10", "one typo, times 100", "one typo, times 10, noise unknown"])
 def test_a_typo_is_named_by_its_trial(name: str) -> None:
-    found = [one for one in counted(name, 30) if one.named is not None]
-    assert len(found) >= 20
+    found = [one for one in counted(name, 18) if one.named is not None]
+    assert len(found) >= 12
     assert sum(bool(one.named) for one in found) >= binom.ppf(0.001, len(found), 0.95)
     assert not any(one.failed and not one.doubts for one in found)

@@ -5,7 +5,7 @@ from scipy.stats import binom
 
 from harness.forbidden import CHAIN, CORNER, critical_effects, forbidden_failure, random_effects
 
-N, FAILURE_PROB = 36, 0.1
+N, FAILURE_PROB = 20, 0.1
 
 
 @pytest.mark.parametrize("forbidden", [CORNER, CHAIN], ids=["one pair", "a chain of two"])

@@ -18,11 +18,11 @@ COUNTED = [
 
 @pytest.mark.parametrize("kind", [KINDS[name] for name in COUNTED], ids=lambda kind: kind.name)
 def test_the_promise_over_subsets_and_values_is_kept(kind: Kind) -> None:
-    n = 25
+    n = 14
     found = [kind.study(seed) for seed in range(n)]
     assert sum(one.failed for one in found) <= binom.ppf(0.999, n, FAILURE_PROB)
     if not kind.hidden:
         assert sum(one.fired for one in found) <= binom.ppf(0.999, n, HIDDEN_ERROR)
     if "coin" in kind.name:
-        assert sum(one.left == ("X",) for one in found) >= 22  # nine in ten
-        assert sum(one.fired for one in found) >= 20
+        assert sum(one.left == ("X",) for one in found) >= 12  # most of them
+        assert sum(one.fired for one in found) >= 11

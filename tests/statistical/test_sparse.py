@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from harness.sparse import FAILURE_PROB, Effects, equal_gaps, just_over, random_effects, study_sparse
 
-STUDIES = 24
+STUDIES = 12
 LEVELS = (5,) * 200
 MIXED = (2, 3, 4, 5, 6) * 40
 WORLDS: dict[str, tuple[tuple[int, ...], int, bool, Callable[[np.random.Generator], Effects]]] = {

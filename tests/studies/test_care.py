@@ -28,6 +28,7 @@ from levers.studies.storage.sessions import start_session
 from levers.studies.storage.sql import SqlStorage, parse_url
 
 OLD = Path(__file__).parents[1] / "old_studies"
+BEFORE_CHAINS = ("0.1.0", "0.2.dev1", "0.2.dev2", "0.2.dev3")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,8 @@ class TestCheck:
         for old in sorted(OLD.glob("*.db")):
             shutil.copyfile(old, tmp_path / old.name)
             url = f"sqlite:///{tmp_path / old.name}"
-            assert check_storage(url).unchecked.endswith("then its rows can be checked")
+            if old.stem in BEFORE_CHAINS:
+                assert check_storage(url).unchecked.endswith("then its rows can be checked")
             done = CliRunner().invoke(app, ["storage", "upgrade", url])
             assert done.exit_code == 0, done.output
             assert damages(tmp_path / old.name) == []

@@ -46,6 +46,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowSolver]:
         return tell_block(self, *arguments)
 
     monkeypatch.setattr(Cfs, "tell_block", waiting)
+    monkeypatch.setattr("levers.studies.study.QUICK_TRIALS", -1)  # as in large studies, which are known to take long
     yield found
     found.may_go_on.set()
 

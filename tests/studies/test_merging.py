@@ -132,7 +132,7 @@ def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage:
     assert truth(dict(verdict.assignment)) == 1.9
     assert dict(verdict.runs_by_stage)["past data"] == old.status().n_complete
     afresh = finish(oven("afresh", seed=3, tolerance=0.25, merged=[["heat", "speed"]]), 5)
-    assert verdict.n_runs < 0.9 * afresh.n_runs  # the old runs were not made for nothing, see the next test
+    assert verdict.n_runs < 0.95 * afresh.n_runs  # the old runs were not made for nothing, see the next test
     assert levers.load_study("oven", storage).verdict() == old.verdict()  # the old study is as it was
 
 

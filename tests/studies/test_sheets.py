@@ -506,7 +506,7 @@ def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
     free = HEADER.replace(",", ";") + "".join(f"{i};0;high;-3;false;{i},5\n" for i in range(8))
     plain = HEADER + "".join(f"{i},0,low,1,FALSE,{-i / 8 if i % 3 else ''}\n" for i in range(8))
     n_read = 0
-    for _ in range(1000):
+    for _ in range(400):
         data = mutated(rng.choice((quoted, free, plain)).encode(), rng)
         try:
             sheet = read(tmp_path, data)
@@ -517,14 +517,14 @@ def test_damaged_files_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
         values = [None if math.isnan(value) else value for value in sheet.outcomes.tolist()]
         found = list(zip(sheet.trials.tolist(), values, sheet.codes.tolist(), strict=True))
         assert found == independent(data), data
-    assert 100 < n_read < 900
+    assert 40 < n_read < 360
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part: int) -> None:
     """Mutations in four parts: a clear error and nothing stored, or exactly what the sheet says.
 
-    LEVERS_SHEET_MUTATIONS=10000 makes as many in all; every run makes 1,600.
+    LEVERS_SHEET_MUTATIONS=10000 makes as many in all; every run makes 600.
     """
     rng = random.Random(100 + part)
     source = MemoryStorage()
@@ -536,7 +536,7 @@ def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part:
     plain = "\n".join(lines) + "\n"
     comma = plain.replace(",", ";").replace(".", ",")
     records, n_told = source.read(source.find("s"), 0), 0
-    for _ in range(int(os.environ.get("LEVERS_SHEET_MUTATIONS", "1600")) // 4):
+    for _ in range(int(os.environ.get("LEVERS_SHEET_MUTATIONS", "600")) // 4):
         data = mutated(rng.choice((plain, plain, comma)).encode(), rng)
         path.write_bytes(data)
         target = MemoryStorage()
@@ -551,7 +551,7 @@ def test_a_damaged_sheet_is_refused_whole_or_told_as_it_is(tmp_path: Path, part:
         assert told == said, data
         assert report.n_new == len(said)
         n_told += 1
-    assert n_told > 16
+    assert n_told > 5
 
 
 def test_damaged_workbooks_are_refused_or_read_as_they_are(tmp_path: Path) -> None:
@@ -559,7 +559,7 @@ def test_damaged_workbooks_are_refused_or_read_as_they_are(tmp_path: Path) -> No
     path = tmp_path / "runs.xlsx"
     write_sheet(path, SPACE, trials=range(8), blocks=[0] * 8, codes=[[0, 1, 0]] * 8, outcomes=np.arange(8) / 8)
     good, data = read_sheet(path, SPACE), path.read_bytes()
-    for _ in range(200):
+    for _ in range(80):
         bad = bytearray(data)
         for _ in range(rng.choice((1, 3))):
             bad[rng.randrange(len(bad))] = rng.randrange(256)

@@ -1,6 +1,8 @@
 """What a study does, on every storage."""
 
+import inspect
 import math
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +14,13 @@ import pytest
 import levers
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
+from levers.client.study import RemoteStudy
 from levers.core.codec import to_json
 from levers.core.designs.design import Design
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError, StudyError, TrialError
+from levers.reproduction.run import Reproduction
+from levers.studies.analysis.tables import as_pandas
 from levers.studies.state import AS_DESIGNED, AS_RUN, SET_ASIDE, Trial, TrialState
 from levers.studies.storage.base import Snapshot, Stored, new_log
 from levers.studies.study import NoOutcomeWarning, Study
@@ -79,7 +84,8 @@ def test_trials_as_tables() -> None:
     study = new()
     first, second = study.ask(2, worker="ann")
     study.tell(first, 1.25)
-    polars_frame, pandas_frame = study.trials_dataframe(), study.trials_dataframe(pandas=True)
+    polars_frame: Any = study.trials_dataframe()
+    pandas_frame: Any = study.trials_dataframe(pandas=True)
     for frame in (polars_frame, pandas_frame):
         assert list(frame.columns) == list(polars_frame.columns)
         assert list(frame["outcome"][:1]) == [1.25]
@@ -87,6 +93,33 @@ def test_trials_as_tables() -> None:
         assert list(frame["heat"][:2]) == [first.params["heat"], second.params["heat"]]
         assert list(frame["worker"][:2]) == ["ann", "ann"]
     assert polars_frame["speed"].dtype.is_integer()
+    assert pandas_frame["speed"].dtype.kind == "i"
+    assert pandas_frame["outcome"].isna().tolist() == [False] + [True] * (len(pandas_frame) - 1)
+    assert pandas_frame["told_at"].isna().tolist() == pandas_frame["outcome"].isna().tolist()
+    assert pandas_frame["told_at"][0].to_pydatetime() == polars_frame["told_at"][0]
+    assert pandas_frame["worker"][2:].isna().all()
+
+
+def test_a_frame_without_rows_keeps_its_kinds() -> None:
+    frame = as_pandas(new().trials_dataframe().clear())
+    assert len(frame) == 0
+    assert frame["outcome"].dtype.kind == "f"
+    assert frame["told_at"].dt.tz is not None
+
+
+@pytest.mark.parametrize("kind", [Study, RemoteStudy, Reproduction])
+def test_pandas_is_had_wherever_polars_is_returned(kind: type) -> None:
+    methods = [one for name, one in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")]
+    frames = [one for one in methods if "DataFrame" in str(inspect.signature(one).return_annotation)]
+    assert frames
+    assert [one.__name__ for one in frames if "pandas" not in inspect.signature(one).parameters] == []
+
+
+def test_without_pandas_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = new()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InvalidSettingError, match=r"pip install 'levers\[pandas\]'"):
+        study.trials_dataframe(pandas=True)
 
 
 def test_the_order_of_outcomes_and_reloading_change_nothing(url: str | None) -> None:

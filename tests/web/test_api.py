@@ -191,6 +191,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "correct", {"json": {"trial": 0, "value": 2.0, "reason": "x"}}),
     ("POST", "finish", {"json": {"reason": "x"}}),
     ("POST", "continue", {"json": {"n_runs": 4}}),
+    ("POST", "confirm", {"json": {"n_runs": 4}}),
     ("POST", "restate", {"json": {"noise_sd": 2.0}}),
     ("POST", "exclude", {"json": {"trials": [0], "reason": "x"}}),
     ("POST", "import", {"json": {"rows": [{"heat": "low", "speed": 1}], "values": [1.0]}}),
@@ -227,7 +228,7 @@ def test_each_role_may_do_what_it_may(serve: Serve, database: str) -> None:
                 assert "write" in error(reader.request(method, at("oven", what), **more), 403)["message"]
         with connect(url, only) as worker:
             for method, what, more in WRITES:
-                assert worker.request(method, at("oven", what), **more).status_code in (200, 422)
+                assert worker.request(method, at("oven", what), **more).status_code in (200, 409, 422)
                 error(worker.request(method, at("other", what), **more), 403)
             assert [one["name"] for one in worker.get("/studies").json()["items"]] == ["oven"]
             error(worker.get(at("other", "status")), 403)
@@ -619,5 +620,5 @@ def test_the_document_says_how_every_operation_fails(http: httpx.Client) -> None
                 if status >= "400":
                     assert response["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
             assert {"401", "403", "422", "503"} <= set(operation["responses"])
-    assert len(names) == len(set(names)) == 39
+    assert len(names) == len(set(names)) == 40
     assert json.dumps(document)

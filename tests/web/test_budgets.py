@@ -42,13 +42,14 @@ def test_the_form_takes_an_aim_and_shows_what_is_wrong_with_it(client: TestClien
     assert dict(load_study("usual", storage).spec.options) == {"budget": 9}
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_the_page_plans_a_budget_with_and_without_the_noise(client: TestClient) -> None:
-    known = post(client, "/plan", budget="40", noise_sd="2")
-    found = levers.plan([3, 4], budget=40, noise_sd=2.0)
+    known = post(client, "/plan", budget="12", noise_sd="2")
+    found = levers.plan([3, 4], budget=12, noise_sd=2.0)
     assert f'id="plan-certified">{found.tolerance:.4g}<' in known
     assert all(f'data-runs="{row.runs}"' in known for row in found.budgets)
     assert "plan-worst" not in known
-    unknown = post(client, "/plan", budget="40")
+    unknown = post(client, "/plan", budget="12")
     assert "in units of its standard deviation" in unknown
     few = post(client, "/plan", budget="4")
     assert 'id="plan-nothing"' in few

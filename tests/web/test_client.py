@@ -456,7 +456,7 @@ def test_the_address_and_the_token_may_be_variables(
 
 
 ONLY_HERE = {
-    *("storage", "id", "who", "by", "once", "writing", "shares_log_with", "warns"),
+    *("storage", "id", "who", "by", "once", "writing", "shares_log_with", "warns", "n_free"),
     *("apart", "decide", "decide_quietly"),  # about the storage and its log
     *(
         "ask_numbers",

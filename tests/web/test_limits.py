@@ -67,6 +67,7 @@ BODIES: dict[str, tuple[str, str, Any]] = {
     "exclude": ("POST", "/studies/oven/exclude", {"trials": [0], "reason": "typo"}),
     "finish": ("POST", "/studies/oven/finish", {}),
     "continue": ("POST", "/studies/oven/continue", {}),
+    "confirm": ("POST", "/studies/oven/confirm", {}),
     "restate": ("POST", "/studies/oven/restate", {"tolerance": 1.0}),
     "import": ("POST", "/studies/oven/import", {"rows": [{"heat": "low", "speed": 1}], "values": [1.0]}),
     "sheet": ("PUT", "/studies/oven/sheet", None),

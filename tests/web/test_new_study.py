@@ -100,14 +100,15 @@ def test_a_guess_of_the_noise_is_for_the_plan_alone(typed: dict[str, str], noise
     assert load_study("field 7", storage).spec.noise_sd == noise_sd
 
 
+@pytest.mark.usefixtures("few_worlds")
 def test_the_plan_answers_in_days_where_the_noise_is_not_known() -> None:
     sizes = [2, 3]
-    budget = sent("/plan", tolerance="", budget="50", block_size="8")
-    assert "50 runs, 7 days of 8" in budget
+    budget = sent("/plan", tolerance="", budget="10", block_size="8")
+    assert "10 runs, 2 days of 8" in budget
     assert "in units of its standard deviation" in budget
-    assert re.findall(r'data-runs="(\d+)".*?days">(\d+)<', budget) == [("25", "4"), ("50", "7"), ("100", "13")]
-    guessed = sent("/plan", tolerance="", budget="50", expected_noise="4")
-    found = levers.plan(sizes, budget=50, expected_noise=4.0)
+    assert re.findall(r'data-runs="(\d+)".*?days">(\d+)<', budget) == [("5", "1"), ("10", "2"), ("20", "3")]
+    guessed = sent("/plan", tolerance="", budget="10", expected_noise="4")
+    found = levers.plan(sizes, budget=10, expected_noise=4.0)
     assert "your guess, an sd of 4" in guessed
     assert f'id="plan-certified">{found.tolerance:.4g}<' in guessed
     assert "days" not in guessed

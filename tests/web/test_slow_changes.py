@@ -45,6 +45,7 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     found = Slow(monkeypatch)
+    monkeypatch.setattr(levers.studies.study, "QUICK_TRIALS", -1)  # as in large studies, which are known to take long
     yield found
     found.may_go_on.set()
 

@@ -177,19 +177,24 @@ def world_at_look(sizes: tuple[int, ...], look: int, n_wrong: int) -> World:
     return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
 
 
+def groups() -> dict[str, list[Scenario]]:
+    """The scenarios by what is put to the test."""
+    return {
+        "pooled": _pooled(),
+        "days": _days(),
+        "looks": _looks_of_pooled(),
+        "stops": _stops_of_pooled(),
+        "budgets": _budgets(),
+        "unknown noise": _unknown_noise(),
+        "discrete outcomes": _discrete_outcomes(),
+        "parents known": _parents_known(),
+        "two stages": _two_stages(),
+    }
+
+
 def scenarios() -> list[Scenario]:
-    """All scenarios, by name."""
-    return [
-        *_pooled(),
-        *_days(),
-        *_looks_of_pooled(),
-        *_stops_of_pooled(),
-        *_budgets(),
-        *_unknown_noise(),
-        *_discrete_outcomes(),
-        *_parents_known(),
-        *_two_stages(),
-    ]
+    """All scenarios."""
+    return [scenario for group in groups().values() for scenario in group]
 
 
 def _pooled() -> list[Scenario]:
