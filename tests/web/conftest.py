@@ -11,6 +11,7 @@ a module would leave Playwright's event loop in the thread of other tests.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def _serving(
         urls.append(url)
         ready.set()
 
-    service = Service(open_storage(storage), needs_token=needs_token, limits=limits)
+    # a busy disk may take seconds; what /health says of a storage that hangs has a test of its own
+    patient = replace(limits or Limits(), health_seconds=60.0)
+    service = Service(open_storage(storage), needs_token=needs_token, limits=patient)
     service.attempts = Attempts(most_failures)
     if limits is None:  # as `serve` does: the first plan of a test should not wait for a process
         service.pool.warm()

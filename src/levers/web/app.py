@@ -60,7 +60,7 @@ def make_app(
 
 
 def _add_health(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    probe = Probe(service.storage)
+    probe = Probe(service.storage, service.limits.health_seconds)
 
     @app.get(
         "/health",

@@ -22,6 +22,8 @@ class Limits:
     """How long a request may take to arrive; its body a second more for each half MB that it has."""
     stalled_seconds: float = 60.0
     """How long a client may take no part of its answer."""
+    health_seconds: float = 2.0
+    """How long the storage may take to answer before /health says that it does not."""
     connections: int = 1_000
     """Of all clients; of one address that is not this machine's, half."""
     followers: int = 200

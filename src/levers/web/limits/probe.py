@@ -7,9 +7,6 @@ from concurrent.futures import Future
 from levers.errors import StorageError
 from levers.studies.storage.base import Storage
 
-SECONDS = 2.0
-"""How long the storage may take to answer."""
-
 
 class Probe:
     """Asks the storage something small. Whoever asks while that goes on shares its answer.
@@ -18,17 +15,18 @@ class Probe:
     >>> asyncio.run(Probe(MemoryStorage()).check())
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, seconds: float = 2.0) -> None:
         self._storage = storage
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._asked: Future[None] | None = None
 
     async def check(self) -> None:
         """StorageError when it does not answer, or not in time."""
         try:
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._answer())), SECONDS)
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._answer())), self._seconds)
         except TimeoutError:
-            raise StorageError(f"the storage has not answered for {SECONDS:g} s") from None
+            raise StorageError(f"the storage has not answered for {self._seconds:g} s") from None
 
     def _answer(self) -> "Future[None]":
         with self._lock:
