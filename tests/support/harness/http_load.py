@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,11 +70,25 @@ class LoadReport:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     n_told_to_come_again: int = 0
+    least: int = 0
+    then: Callable[[], object] | None = None
 
 
-def run_load(address: str, token: str | None, study: str, *, workers: int, seconds: float) -> LoadReport:
-    """Ask and tell one trial after the other from many connections. A worker ends with what it holds told."""
-    report = LoadReport()
+def run_load(
+    address: str,
+    token: str | None,
+    study: str,
+    *,
+    workers: int,
+    seconds: float,
+    least: int = 0,
+    then: Callable[[], object] | None = None,
+) -> LoadReport:
+    """Ask and tell one trial after the other from many connections. A worker ends with what it holds told.
+
+    On a slow machine they go on after these seconds until at least so many were told; `then` is called at that moment.
+    """
+    report = LoadReport(least=least, then=then)
     began = time.perf_counter()
     asyncio.run(_all(report, address, token, study, workers, began + seconds))
     report.seconds = time.perf_counter() - began
@@ -109,7 +123,7 @@ class _Worker:
 
     async def _ask_and_tell(self, until: float) -> None:
         rng = np.random.default_rng([self._index, 3])
-        while time.perf_counter() < until:
+        while time.perf_counter() < until or len(self._report.told) < self._report.least:
             begin = time.perf_counter()
             asked = await self._post("ask", {"n": 1, "worker": f"w{self._index}", "lease": 600})
             self._report.ask_seconds.append(time.perf_counter() - begin)
@@ -126,6 +140,8 @@ class _Worker:
         await self._post("tell", {"trial": trial, "value": value})
         self._report.tell_seconds.append(time.perf_counter() - begin)
         self._report.told[trial] = self._report.unanswered.pop(trial)
+        if len(self._report.told) == self._report.least and self._report.then is not None:
+            self._report.then()
 
     async def _post(self, verb: str, content: dict[str, Any]) -> Any:
         body = json.dumps(content).encode()
