@@ -15,6 +15,8 @@ SUBSET_RULES = 6
 """Studies that may leave levers alone: a pooled study in which all are set, and a comparison of what to leave alone."""
 THIN_RULES = 7
 """Pooled studies whose last round leaves out levels far behind, and whose short budgets are one design."""
+TOGETHER_RULES = 8
+"""Pooled studies that see levers work together where a budget is spent for the best setting."""
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
@@ -54,6 +56,8 @@ LEAST_PART, PART = 48, 2.0  # runs of the parts of a long round, at least; and s
 BASELINE_EVERY = 16  # one run in so many is at the setting in place today, where there are no days
 SHORT_DAY = 8  # runs of a day, from which on it has one such run; of shorter days only every second or third
 RUNS_BEFORE_BASELINE = 1.2  # runs per parameter, at least, besides those
+INTERACTION_RUNS, INTERACTION_LEVELS = 600, 300  # of a budget, and of all factors, up to which interactions are seen
+SEARCH_STARTS = 12  # settings, of the best runs and again at random, from which the best one is looked for
 TIED = 1e-6  # standard errors, or spreads of effects, by which levels are the same but for rounding
 LEAST_BLOCK = 4  # runs of a block, at least
 CLOSE_ENOUGH = 0.02  # how far below the failure probability, on the log scale, an accepted bound may end

@@ -11,7 +11,16 @@ from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Remark, 
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import AIMS, BEST, CERTIFY, DAY_RULES, NOISES, POOLED_RULES, THIN_RULES
+from levers.algorithms.cfs.settings import (
+    AIMS,
+    BEST,
+    CERTIFY,
+    DAY_RULES,
+    NOISES,
+    POOLED_RULES,
+    THIN_RULES,
+    TOGETHER_RULES,
+)
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
 from levers.algorithms.cfs.subsets.solver import Subsets
@@ -145,6 +154,11 @@ class Cfs(Algorithm):
         return replace(self.pooled, rules=DAY_RULES)
 
     @cached_property
+    def pooled_additive(self) -> Pooled:
+        """The same of studies that were begun when effects were taken to add up whatever the runs said."""
+        return replace(self.pooled, rules=THIN_RULES)
+
+    @cached_property
     def sparse(self) -> Sparse:
         """The rules that find few parents among very many factors."""
         assert self.max_parents is not None  # see is_sparse
@@ -209,7 +223,9 @@ class Cfs(Algorithm):
     def _pooled_by(self, rules: int) -> Pooled:
         if rules == POOLED_RULES:
             return self.pooled_before
-        return self.pooled if rules == THIN_RULES else self.pooled_by_days
+        if rules == THIN_RULES:
+            return self.pooled_additive
+        return self.pooled if rules == TOGETHER_RULES else self.pooled_by_days
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, fdtri, gammaincinv, ndtri, stdtrit
 
 from levers.core.model.fit import Fit
+from levers.core.model.interaction_fit import InteractionFit
 from levers.core.model.level_index import Numbers
 
 LEVEL = 0.95
@@ -29,12 +30,14 @@ class Fitted:
     """The additive fit that a choice was made by, and the effects it compared where they are not least squares.
 
     `shrunken` are effects of all levels in a row, drawn towards 0 where runs are few. `chosen_rows` says that later
-    runs were chosen by earlier outcomes, so that errors are not quite those of rows planned in advance.
+    runs were chosen by earlier outcomes, so that errors are not quite those of rows planned in advance. Where levers
+    work `together`, the choice was made by that fit, and `shrunken` is what changing one lever of it would add.
     """
 
     fit: Fit
     shrunken: Numbers | None = None
     chosen_rows: bool = False
+    together: InteractionFit | None = None
 
     @property
     def effects(self) -> Numbers:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from levers.core.model.choices import Choices
 from levers.core.model.fit import Fit
+from levers.core.model.interaction_fit import InteractionFit
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import LEVEL, FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
@@ -30,6 +31,9 @@ _SEED = 0
 _TAIL_OF_CHOSEN_ROWS = 0.5
 """What the tail is multiplied with where rows were chosen by outcomes: without it gains were shown too often
 (docs/decisions/0027)."""
+
+_NORMAL, _CHOSEN = 1.96, 2.58
+"""Standard deviations of a fit with interactions that an interval has, and one for a setting that looked best by it."""
 
 Span = tuple[float, float] | None
 
@@ -196,6 +200,12 @@ class Estimates:
         if self.fitted is None or self._noise is None or FREE in levels:
             return None
         moments = self.fitted.fit.moments
+        if self.fitted.together is not None:
+            above, variance = self.fitted.together.difference(np.array(levels))
+            variance += self.fitted.together.weights.noise_variance / moments.n_runs
+            half = _NORMAL * math.sqrt(variance)
+            ends = sorted(self.sign * (moments.mean + above + r) for r in (-half, half))
+            return self.sign * (moments.mean + above), ends[0], ends[1]
         weights = self._at(levels) - moments.level_counts / moments.n_runs
         found = self._contrast(weights)
         if found is None:
@@ -211,6 +221,8 @@ class Estimates:
         """What a setting gains over one that was fixed before, positive where it is better."""
         if levels == baseline:
             return Gain(0.0, 0.0, 0.0, 0.0, 0.0)
+        if self.fitted is not None and self.fitted.together is not None:
+            return _gain_together(self.fitted.together, levels, baseline)
         found = None if self.fitted is None else self._contrast(self._at(levels) - self._at(baseline))
         if self.fitted is None or self._noise is None or found is None:
             return Gain()
@@ -227,9 +239,9 @@ class Estimates:
     def least_squares(self, levels: tuple[int, ...], against: tuple[int, ...] | None) -> tuple[float, float] | None:
         """The mean outcome at a setting, or its gain over another, by least squares, and its variance over sigma^2.
 
-        None where the runs do not determine it.
+        None where the runs do not determine it, or the setting was chosen by another fit.
         """
-        if self.fitted is None or FREE in levels:
+        if self.fitted is None or self.fitted.together is not None or FREE in levels:
             return None
         moments = self.fitted.fit.moments
         shares = moments.level_counts / moments.n_runs
@@ -254,3 +266,11 @@ class Estimates:
             return None
         shown, usual = (float(weights @ np.nan_to_num(theta)) for theta in (self.fitted.effects, fit.theta))
         return shown, usual, max(float(weights @ fit.inverse @ weights), 0.0)
+
+
+def _gain_together(fit: InteractionFit, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:
+    """The gain by a fit with interactions, whose shrinkage allows for most of the luck of the chosen."""
+    gain, variance = fit.difference(np.array(levels), np.array(baseline))
+    usual, wide = (r * math.sqrt(variance) for r in (_NORMAL, _CHOSEN))
+    shown = gain - wide > 0
+    return Gain(gain, gain - wide, gain + wide, gain - usual, gain + usual, shown=shown, keep=not shown)

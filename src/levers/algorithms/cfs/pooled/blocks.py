@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows
+from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
@@ -22,10 +23,17 @@ def allocated_block(
     choices: Choices, state: PooledState, noise_sd: float | None, n_runs: int, n_left: int, seed: int
 ) -> Design:
     """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
-    found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
-    shares = allocated_shares(choices, found, n_left)
-    rows = allocated_rows(shares, n_runs, np.random.default_rng(seed))
-    rows = complementary_rows(rows, choices, state.pooled.information)
+    rng = np.random.default_rng(seed)
+    fit = state.interaction_fit
+    # what the share of interactions leaves over of a whole run is drawn, so that a small one gets its runs too
+    n_sampled = 0 if fit is None else int(fit.weights.probability * n_runs + rng.random())
+    rows: Codes = np.zeros((0, len(choices.n_levels)), dtype=np.int16)
+    if n_sampled < n_runs:
+        found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
+        rows = allocated_rows(allocated_shares(choices, found, n_left), n_runs - n_sampled, rng)
+        rows = complementary_rows(rows, choices, state.pooled.information)
+    if fit is not None and n_sampled:
+        rows = rng.permutation(np.concatenate([rows, sampled_rows(fit, n_sampled, rng)]))
     rows.flags.writeable = False
     return Design(rows, choices.n_levels, "allocated")
 

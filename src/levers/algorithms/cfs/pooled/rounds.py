@@ -122,12 +122,16 @@ class Rounds:
         ends = np.cumsum(lengths)
         day = np.searchsorted(ends, place, side="right")
         days, block, own = state.days, state.block, self.has_constants
+        runs = state.runs
+        if runs is not None:
+            constants = state.pooled.n_blocks + day if own else np.full(len(y), max(state.pooled.n_blocks - 1, 0))
+            runs = runs.add(rows, y, constants)
         for d in np.unique(day).tolist():
             block = block.add(parts[day == d], y[day == d])
             if d < len(ends) and (order is not None or place[day == d][-1] + 1 == ends[d]):
                 days = (days or state.pooled).add(block, steps, own)
                 block = Moments.empty(self.choices.sizes)
-        return replace(state, steps=steps, days=days, block=block)
+        return replace(state, steps=steps, days=days, block=block, runs=runs)
 
     def with_part(
         self, state: PooledState, rows: Codes, y: NDArray[np.float64], stage: str, order: ArrayLike | None

@@ -26,12 +26,13 @@ from levers.algorithms.base import (
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
+from levers.algorithms.cfs.interactions import leaders_together
 from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.pooled.verdict import pooled_verdict
-from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES, THIN_RULES
+from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES, THIN_RULES, TOGETHER_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
 from levers.core.certificates.thinning import LEAST_FAILURE_PROB
@@ -49,6 +50,7 @@ from levers.core.model.evidence import (
     level_mask,
     noise_upper_bound,
 )
+from levers.core.model.interaction_fit import Runs, interaction_weights
 from levers.core.model.level_index import all_levels
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Fitted
@@ -96,7 +98,7 @@ class Pooled(Algorithm):
     max_runs: int | None = None
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
-    rules: int = THIN_RULES
+    rules: int = TOGETHER_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
@@ -147,7 +149,7 @@ class Pooled(Algorithm):
         """Shares of the error, and lengths."""
         size = self.block_size
         spares = self.rules != POOLED_RULES  # studies begun before keep to the first round that they had
-        runs = self.budget, self.max_runs, self.aim, size, spares, self.rules == THIN_RULES
+        runs = self.budget, self.max_runs, self.aim, size, spares, self.rules >= THIN_RULES
         return PooledPlan(self.problem, self.choices, self.max_parents, *runs)
 
     @cached_property
@@ -202,7 +204,20 @@ class Pooled(Algorithm):
             noise_bound=self.problem.noise_sd,
             noise_sd=self.problem.noise_sd,
             rules=self.rules,
+            runs=Runs.none(len(self.n_levels)) if self.sees_interactions else None,
         )
+
+    @property
+    def sees_interactions(self) -> bool:
+        """Whether levers that work together are noticed, and the setting chosen by what they do together.
+
+        Where nothing but the setting found counts; not where forbidden combinations tie levers together, and not for
+        so many runs or levels that fits with pairs would take long.
+        """
+        if self.aim != BEST or self.rules < TOGETHER_RULES or self.choices.is_tied or len(self.n_levels) < 2:
+            return False
+        few = (self.budget or 0) <= settings.INTERACTION_RUNS
+        return few and sum(self.n_levels) <= settings.INTERACTION_LEVELS
 
     def block_lengths(self, state: PooledState, n_runs: int) -> tuple[int, ...]:
         """How long the parts of a round are that have constants of their own, in the order of its rows."""
@@ -283,7 +298,8 @@ class Pooled(Algorithm):
             steps, block = state.steps.add(y), Moments.empty(self.choices.sizes).add(self.choices.rows(rows), y)
             record = BlockRecord(stage, len(y), 0, "as run", 0.0, rows_digest(rows))
             pooled = state.pooled.add(block, steps)
-            state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record))
+            runs = None if state.runs is None else state.runs.add(rows, y, pooled.n_blocks - 1)
+            state = replace(state, pooled=pooled, steps=steps, blocks=(*state.blocks, record), runs=runs)
         else:
             state = self.rounds.with_part(state, rows, y, stage, order)
         if state.rho is None and stage == PAST:  # what is tuned to the first block waits for it
@@ -315,7 +331,7 @@ class Pooled(Algorithm):
             return replace(state, finished=True)
         state, evidence, _ = self._assessed(self._tuned(state))
         ended = self._ended(state, evidence)
-        if ended.certified is None:
+        if ended.certified is None and ended.prevailing is None:
             ended = replace(ended, leaders=leaders_of(self.choices, self.posterior(ended), self.baseline))
         return ended
 
@@ -480,6 +496,10 @@ class Pooled(Algorithm):
         """The leaders by the posterior. Nothing is dropped for good, any level may come back: what is in play matters
         for the certificate alone."""
         leaders = leaders_of(self.choices, self.posterior(state), self.baseline)
+        state = self._with_interactions(state)
+        fit = state.prevailing
+        if fit is not None:
+            leaders = leaders_together(fit, [leaders, *([] if self.baseline is None else [self.baseline])])
         if now is None:
             return replace(state, leaders=leaders)
         in_play = tuple(
@@ -488,6 +508,15 @@ class Pooled(Algorithm):
         )
         upper = _finite(now.upper_loss) if leaders == tuple(now.leaders.tolist()) else None
         return replace(state, leaders=leaders, active=in_play, upper_loss=upper)
+
+    def _with_interactions(self, state: PooledState) -> PooledState:
+        """The state with how likely it is that levers work together, where its runs are remembered one by one."""
+        if state.runs is None:
+            return state
+        if len(state.runs) > 2 * settings.INTERACTION_RUNS:  # it went on for so long that such a fit takes minutes
+            return replace(state, runs=None, together=None)
+        noise_sd, least = self.problem.noise_sd, state.pooled.least_noise
+        return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
 
     def _decide(self, state: PooledState) -> PooledState:
         """Drop what the evidence rules out, then stop or plan the next block."""
@@ -533,7 +562,7 @@ class Pooled(Algorithm):
     def _may_thin(self) -> bool:
         """Whether the last round may leave out levels far behind   (docs/theory/pooled.md, section 10)."""
         simple = not self.choices.is_tied and not self.elsewhere and self.unequal == 1.0
-        return self.rules == THIN_RULES and simple and self.failure_prob >= LEAST_FAILURE_PROB
+        return self.rules >= THIN_RULES and simple and self.failure_prob >= LEAST_FAILURE_PROB
 
     def _unthinned(self, state: PooledState) -> PooledState:
         """The state with all levels in play again, where so many runs at some of them are not covered."""
@@ -579,7 +608,13 @@ class Pooled(Algorithm):
         return self.shares.selection / (settings.EVERY_LOOK if state.charged else 1.0)
 
     def _ended(self, state: PooledState, evidence: Evidence) -> PooledState:
-        return replace(state, finished=True, certified=self.certificate.certified(state, evidence, self.risk(state)))
+        return replace(state, finished=True, certified=self._certified(state, evidence))
+
+    def _certified(self, state: PooledState, evidence: Evidence) -> float | None:
+        """The tolerance certified; none where levers work together, because all certificates rest on added effects."""
+        if state.prevailing is not None:
+            return None
+        return self.certificate.certified(state, evidence, self.risk(state))
 
     # What a state says
 
@@ -590,11 +625,7 @@ class Pooled(Algorithm):
         if state.finished:
             return self.verdict(state)
         evidence = self.evidence(state)
-        return self.verdict(
-            replace(
-                state, certified=self.certificate.certified(state, evidence, self.risk(replace(state, charged=True)))
-            )
-        )
+        return self.verdict(replace(state, certified=self._certified(replace(state, charged=True), evidence)))
 
     def look_inside(
         self, state: PooledState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
@@ -612,6 +643,10 @@ class Pooled(Algorithm):
         """All runs of complete blocks, as the leaders were chosen by them."""
         if state.rho is None:
             return None
+        together = state.prevailing
+        if together is not None:  # what changing one lever of the setting chosen would add
+            [steps] = together.steps(together.mean, np.array([state.leaders], dtype=np.int16))
+            return Fitted(state.fit, steps, chosen_rows=True, together=together)
         shrinks = self.aim == BEST or state.noise_sd is None or (state.stopped and state.certified is None)
         return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
 

@@ -8,6 +8,7 @@ from levers.algorithms.cfs.settings import POOLED_RULES
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
 from levers.core.model.fit import Fit
+from levers.core.model.interaction_fit import InteractionFit, InteractionWeights, Runs
 from levers.core.model.level_index import ActiveLevels
 from levers.core.model.moments import Moments
 from levers.core.model.pooled import OutcomeSteps, PooledSums
@@ -40,7 +41,8 @@ class PooledState:
     noise for. With a known noise both are that. `stopped` says that somebody ended the study before its rules did, and
     `last` that it ends after the block under way. It is `charged` for looks from when what was seen may have decided
     how long it goes on, or what is asked for. `thinned` are the factors whose levels far behind get no more runs; they
-    stay in play.
+    stay in play. `runs` are all runs one by one, where levers are watched for working together, and `together` the
+    weights of a fit in which they do, with how likely that is.
     """
 
     target: int
@@ -67,6 +69,8 @@ class PooledState:
     last: bool = False
     charged: bool = False
     thinned: tuple[Thinned, ...] = ()
+    runs: Runs | None = None
+    together: InteractionWeights | None = None
 
     @property
     def n_runs(self) -> int:
@@ -112,3 +116,15 @@ class PooledState:
     def fit(self) -> Fit:
         """The additive fit to all runs of complete blocks."""
         return Fit(self.pooled)
+
+    @cached_property
+    def interaction_fit(self) -> InteractionFit | None:
+        """The fit in which levers work together; None where it is not looked for."""
+        if self.runs is None or self.together is None:
+            return None
+        return InteractionFit(self.pooled.n_levels, self.runs, self.together)
+
+    @property
+    def prevailing(self) -> InteractionFit | None:
+        """The same where it is hardly to be doubted that they do: the leaders are its."""
+        return self.interaction_fit if self.together is not None and self.together.prevail else None

@@ -22,6 +22,12 @@ LEFT_OUT = Remark(
     "the last round left out levels far behind; how seldom that errs is known from simulation (checked numerically)",
 )
 """What a certificate rests on where the last runs were divided among the levels that might be best."""
+WORK_TOGETHER = Remark(
+    "work together",
+    "levers work together, so that their effects do not add up: the setting is the best by a fit with pairs of levers, "
+    "each level's loss is what changing that lever alone would lose, and nothing is certified",
+)
+"""Said in place of a certificate where the setting was chosen by what levers do together."""
 NO_NOISE_SEEN = Remark(
     "nothing certified", "every outcome was the same, so that nothing tells the noise, and nothing can be certified"
 )
@@ -108,6 +114,8 @@ def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_si
     else:
         unseen = not noise_known and state.pooled.steps.resolution is None
         provisos = [NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED]
+        if state.prevailing is not None:
+            provisos = [WORK_TOGETHER]
     if chosen_rows and state.certified is not None and len(state.blocks) > 1:
         provisos.append(CHOSEN_ROWS)
     if state.thinned and state.certified is not None:
