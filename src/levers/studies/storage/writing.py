@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from levers.studies.storage.base import Answer, Header, Snapshot, Stored, delete
 from levers.studies.storage.chain import total_of, without
 from levers.studies.storage.postgres import LONG_SECONDS
 from levers.studies.storage.round_trips import send_together
-from levers.studies.storage.schema import answers, events, snapshots, studies
+from levers.studies.storage.schema import answers, events, snapshots
 
 LOCK_CLASS = 720983
 """The first number of the lock that whoever writes to a study takes in PostgreSQL; the study's id is the second."""
@@ -26,23 +27,26 @@ AFTER = (
     .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
     .order_by(events.c.seq)
 )
-_LAST = sa.select(events.c.digest).where(events.c.study_id == studies.c.id, events.c.seq == studies.c.n_events)
-_ENDS = ("name", "created_at", "n_events", "head", "answers", "snapshot")
-HEADER = sa.select(*(studies.c[name] for name in _ENDS), _LAST.scalar_subquery().label("last")).where(
-    studies.c.id == _STUDY
-)
 ADD = {table.name: sa.insert(table) for table in (events, answers, snapshots)}
-_MOVED = sa.update(studies).where(studies.c.id == _STUDY)
 _ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer, answers.c.digest).where(
     answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
 
-# for PostgreSQL, in its driver's own words
-_LOCK = f"SELECT pg_advisory_xact_lock({LOCK_CLASS}, %(study)s)"
+# what every change needs is in the words of the driver: working it out takes as long as running it
+_ENDS = ("name", "created_at", "n_events", "head", "answers", "snapshot")
 _HEADER = (
     f"SELECT {', '.join(_ENDS)}, (SELECT digest FROM events WHERE study_id = studies.id AND seq = n_events) "
-    "FROM studies WHERE id = %(study)s"
+    "FROM studies"
 )
+_fields = attrgetter(*_COLUMNS)
+
+# for SQLite
+_INSERT = f"INSERT INTO events (study_id, {', '.join(_COLUMNS)}) VALUES (?{', ?' * len(_COLUMNS)})"
+_UPDATE = "UPDATE studies SET n_events = ?, head = ?, answers = ?, snapshot = ? WHERE id = ?"
+
+# for PostgreSQL
+_LOCK = f"SELECT pg_advisory_xact_lock({LOCK_CLASS}, %(study)s)"
+_LOCKED = f"{_HEADER} WHERE id = %(study)s"
 _AFTER = f"SELECT {', '.join(_COLUMNS)} FROM events WHERE study_id = %(study)s AND seq > %(after)s ORDER BY seq"
 _GUARDED = ("n_events", "head", "answers")
 _OVERTAKEN = (
@@ -90,7 +94,8 @@ class StudyRow(NamedTuple):
 
 def study_row(connection: sa.Connection, study: int) -> StudyRow:
     """A study's row as of now; an error if it was deleted."""
-    return _found(connection.execute(HEADER, {"study": study}).one_or_none())
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    return _found(connection.exec_driver_sql(f"{_HEADER} WHERE id = {mark}", (study,)).one_or_none())
 
 
 def _found(row: Sequence[Any] | None) -> StudyRow:
@@ -100,7 +105,7 @@ def _found(row: Sequence[Any] | None) -> StudyRow:
 
 
 class SqlWriting:
-    """A study's log inside a transaction. What is added goes to the database at the end, in one statement a table."""
+    """A study's log inside a transaction of SQLite. What is added goes to the database at the end."""
 
     def __init__(self, connection: sa.Connection, study: int, row: StudyRow) -> None:
         self.connection = connection
@@ -117,10 +122,10 @@ class SqlWriting:
             self._insert("answers", rows)
             self._changed["answers"] = total_of([row["digest"] for row in rows], self._answers)
         if self._added:
-            self._insert("events", [asdict(record) for record in self._added])
-            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
-        if self._changed:
-            self.connection.execute(_MOVED, {"study": self._study} | self._changed)
+            self.connection.exec_driver_sql(_INSERT, [(self._study, *_fields(record)) for record in self._added])
+        if self._added or self._changed:
+            end = (self.n_events, self._head, self._answers, self._snapshot)
+            self.connection.exec_driver_sql(_UPDATE, (*end, self._study))
 
     def header(self) -> Header:
         """Where the log ended when the transaction began."""
@@ -174,6 +179,15 @@ class SqlWriting:
         return self._added[-1].seq if self._added else self._row.n_events
 
     @property
+    def _head(self) -> str:
+        return self._added[-1].digest if self._added else self._row.head
+
+    @property
+    def _snapshot(self) -> str:
+        """The digest of the snapshot that is in the table now."""
+        return str(self._changed.get("snapshot", self._row.snapshot))
+
+    @property
     def _answers(self) -> str:
         """The total of the digests of all answers that are in the table now."""
         return str(self._changed.get("answers", self._row.answers))
@@ -195,7 +209,7 @@ class PostgresWriting(SqlWriting):
     """
 
     def __init__(self, connection: sa.Connection, study: int, expected: int | None) -> None:
-        reading = [_HEADER] if expected is None else [_HEADER, _AFTER]
+        reading = [_LOCKED] if expected is None else [_LOCKED, _AFTER]
         found = send_together(connection, ["BEGIN", _LOCK, *reading], {"study": study, "after": expected})
         found.nextset()
         found.nextset()
@@ -217,8 +231,7 @@ class PostgresWriting(SqlWriting):
         rows = self._answer_rows()
         values = {"study": self._study} | {f"was_{name}": getattr(self._row, name) for name in _GUARDED}
         values |= {"answers": total_of([row["digest"] for row in rows], self._answers) if rows else self._answers}
-        values |= {"snapshot": self._changed.get("snapshot", self._row.snapshot), "n_events": self.n_events}
-        values |= {"head": self._added[-1].digest if self._added else self._row.head}
+        values |= {"snapshot": self._snapshot, "n_events": self.n_events, "head": self._head}
         values |= {f"{name}s": [getattr(record, name) for record in self._added] for name in _COLUMNS}
         values |= {f"answer_{name}s": [row[name] for row in rows] for name in _ANSWER_COLUMNS}
         writing = ([_ANSWERED] if rows else []) + ([_APPEND, "COMMIT"] if self._added else [_MOVE])
