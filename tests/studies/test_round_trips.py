@@ -51,7 +51,7 @@ def test_an_ask_and_a_tell_are_two_ways_to_the_server_each(
         study.tell(study.ask()[0], 2.0)
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
-    assert [query.split()[0] for query in sent] == ["BEGIN;", "WITH", "BEGIN;", "WITH"]
+    assert [query.split()[0] for query in sent] == ["BEGIN;", "EXECUTE", "BEGIN;", "EXECUTE"]
     assert [query.endswith("COMMIT") for query in sent] == [False, True, False, True]
 
 

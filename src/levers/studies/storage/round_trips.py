@@ -4,9 +4,11 @@ Every way costs a process switch on both sides, and whoever has a study's lock k
 change of a study is two: one for the lock and everything that is read with it, one for what is written and the commit.
 """
 
+import re
 import selectors
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
@@ -16,6 +18,8 @@ TRUSTED_SECONDS = 10.0
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)  # select() cannot watch file number 1024
 _LEFT_AT = "levers left at"
 """Where a connection keeps when it went back to the pool."""
+_PREPARED = "levers prepared"
+"""Where a connection keeps whether its statements are worked out."""
 
 
 class Answered(Protocol):
@@ -31,6 +35,41 @@ class Answered(Protocol):
 
     def nextset(self) -> bool | None:
         """Go on to what the next statement found."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A statement that a server works out once for each connection; `kinds` are its values with their types.
+
+    >>> plan = Plan("levers_after", "SELECT data FROM events WHERE seq > %(after)s", {"after": "bigint"})
+    >>> plan.prepare
+    'PREPARE levers_after (bigint) AS SELECT data FROM events WHERE seq > $1'
+    >>> plan.execute
+    'EXECUTE levers_after (%(after)s)'
+    """
+
+    name: str
+    statement: str
+    kinds: Mapping[str, str]
+
+    @property
+    def prepare(self) -> str:
+        """The statement that has it worked out."""
+        places = {f"%({name})s": f"${place}" for place, name in enumerate(self.kinds, 1)}
+        worked_out = re.sub(r"%\(\w+\)s", lambda found: places[found[0]], self.statement)
+        return f"PREPARE {self.name} ({', '.join(self.kinds.values())}) AS {worked_out}"
+
+    @property
+    def execute(self) -> str:
+        """The statement that runs it."""
+        return f"EXECUTE {self.name} ({', '.join(f'%({name})s' for name in self.kinds)})"
+
+
+def prepare_once(connection: sa.Connection, plans: Sequence[Plan]) -> None:
+    """Have statements worked out, if that was not done on this connection."""
+    if _PREPARED not in connection.info:
+        send_together(connection, [plan.prepare for plan in plans], {})
+        connection.info[_PREPARED] = True
 
 
 def send_together(connection: sa.Connection, statements: Sequence[str], values: Mapping[str, object]) -> Answered:

@@ -12,7 +12,7 @@ from levers.errors import DamagedLogError, UnreachableError
 from levers.studies.storage.base import Answer, Header, Snapshot, Stored, deleted
 from levers.studies.storage.chain import total_of, without
 from levers.studies.storage.postgres import LONG_SECONDS
-from levers.studies.storage.round_trips import send_together
+from levers.studies.storage.round_trips import Plan, prepare_once, send_together
 from levers.studies.storage.schema import answers, events, snapshots
 
 LOCK_CLASS = 720983
@@ -46,8 +46,12 @@ _UPDATE = "UPDATE studies SET n_events = ?, head = ?, answers = ?, snapshot = ? 
 
 # for PostgreSQL
 _LOCK = f"SELECT pg_advisory_xact_lock({LOCK_CLASS}, %(study)s)"
-_LOCKED = f"{_HEADER} WHERE id = %(study)s"
-_AFTER = f"SELECT {', '.join(_COLUMNS)} FROM events WHERE study_id = %(study)s AND seq > %(after)s ORDER BY seq"
+_ROW = Plan("levers_row", f"{_HEADER} WHERE id = %(study)s", {"study": "integer"})
+_AFTER = Plan(
+    "levers_after",
+    f"SELECT {', '.join(_COLUMNS)} FROM events WHERE study_id = %(study)s AND seq > %(after)s ORDER BY seq",
+    {"study": "integer", "after": "bigint"},
+)
 _GUARDED = ("n_events", "head", "answers")
 _OVERTAKEN = (
     "the study was changed by somebody who did not wait for its lock; nothing was stored, and you can try again"
@@ -56,12 +60,17 @@ _MOVE = (
     f"UPDATE studies SET {', '.join(f'{name} = %({name})s' for name in (*_GUARDED, 'snapshot'))} "
     f"WHERE id = %(study)s AND {' AND '.join(f'{name} = %(was_{name})s' for name in _GUARDED)} RETURNING id"
 )
-_APPEND = (
+_APPEND = Plan(
+    "levers_append",
     f"WITH moved AS ({_MOVE}) "
     f"INSERT INTO events (study_id, {', '.join(_COLUMNS)}) SELECT (SELECT id FROM moved), * "
-    f"FROM unnest({', '.join(f'%({name}s)s::{kind}[]' for name, kind in _COLUMNS.items())})"
+    f"FROM unnest({', '.join(f'%({name}s)s' for name in _COLUMNS)})",
+    {"study": "integer", "n_events": "bigint", "head": "text", "answers": "text", "snapshot": "text"}
+    | {"was_n_events": "bigint", "was_head": "text", "was_answers": "text"}
+    | {f"{name}s": f"{kind}[]" for name, kind in _COLUMNS.items()},
 )
 """Events and the end of the log in one statement. It fails if the log has not ended where it was found to."""
+_PLANS = (_ROW, _AFTER, _APPEND)
 _ANSWER_COLUMNS = {"key": "text", "at": "float8", "request": "text", "answer": "text", "digest": "text"}
 _ANSWERED = (
     f"INSERT INTO answers (study_id, {', '.join(_ANSWER_COLUMNS)}) SELECT %(study)s, * "
@@ -94,8 +103,10 @@ class StudyRow(NamedTuple):
 
 def study_row(connection: sa.Connection, study: int) -> StudyRow:
     """A study's row as of now; an error if it was deleted."""
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    return _found(connection.exec_driver_sql(f"{_HEADER} WHERE id = {mark}", (study,)).one_or_none())
+    if connection.dialect.name == "sqlite":
+        return _found(connection.exec_driver_sql(f"{_HEADER} WHERE id = ?", (study,)).one_or_none())
+    prepare_once(connection, _PLANS)
+    return _found(send_together(connection, [_ROW.execute], {"study": study}).fetchone())
 
 
 def _found(row: Sequence[Any] | None) -> StudyRow:
@@ -209,7 +220,8 @@ class PostgresWriting(SqlWriting):
     """
 
     def __init__(self, connection: sa.Connection, study: int, expected: int | None) -> None:
-        reading = [_LOCKED] if expected is None else [_LOCKED, _AFTER]
+        prepare_once(connection, _PLANS)
+        reading = [_ROW.execute] if expected is None else [_ROW.execute, _AFTER.execute]
         found = send_together(connection, ["BEGIN", _LOCK, *reading], {"study": study, "after": expected})
         found.nextset()
         found.nextset()
@@ -234,7 +246,7 @@ class PostgresWriting(SqlWriting):
         values |= {"snapshot": self._snapshot, "n_events": self.n_events, "head": self._head}
         values |= {f"{name}s": [getattr(record, name) for record in self._added] for name in _COLUMNS}
         values |= {f"answer_{name}s": [row[name] for row in rows] for name in _ANSWER_COLUMNS}
-        writing = ([_ANSWERED] if rows else []) + ([_APPEND, "COMMIT"] if self._added else [_MOVE])
+        writing = ([_ANSWERED] if rows else []) + ([_APPEND.execute, "COMMIT"] if self._added else [_MOVE])
         try:
             found = send_together(self.connection, writing, values)
             while found.nextset():
