@@ -116,8 +116,6 @@ QUICK_SECONDS, QUICK_TRIALS = 0.6, 5_000
 """What a study is estimated to cost, start included, and its trials, up to which what follows from a round is worked
 out with the lock, in about a tenth of a second. Else every process of a fleet that waits for it may work it out."""
 
-_RUN, _DECISION, _NOTHING = "run", "decision", "nothing"
-
 
 @dataclass(frozen=True, slots=True)
 class TakenPast:
@@ -353,13 +351,11 @@ class Study(AnyStudy):
         def hand_out(transaction: Transaction) -> list[Trial]:
             return list(views.trials(transaction.state, self._hand_out(transaction, n, worker, lease)))
 
-        return self._once_decided(hand_out, [], n, worker, lease)
+        return self._once_decided(hand_out, n, worker, lease)
 
     def ask_numbers(self, n: int = 1, *, worker: str | None = None, lease: float | None = None) -> Numbers:
         """Like `ask`, but only the trials' numbers: for very many at a time."""
-        return self._once_decided(
-            lambda transaction: self._hand_out(transaction, n, worker, lease), numbers([]), n, worker, lease
-        )
+        return self._once_decided(lambda transaction: self._hand_out(transaction, n, worker, lease), n, worker, lease)
 
     def _hand_out(self, transaction: Transaction, n: int, worker: str | None, lease: float | None) -> Numbers:
         late = expired_trials(transaction.state, transaction.now)
@@ -370,12 +366,11 @@ class Study(AnyStudy):
             transaction.write(Asked(due, worker or self.who, None if lease is None else transaction.now + lease))
         return due
 
-    def _once_decided(
-        self, act: Callable[[Transaction], T], nothing: T, n: int, worker: str | None, lease: float | None
-    ) -> T:
+    def _once_decided(self, act: Callable[[Transaction], T], n: int, worker: str | None, lease: float | None) -> T:
         """Ask for n runs of the round that follows: it may still have to be designed.
 
-        Those who are likely to get nothing look without the lock first: it is for those who have something to tell.
+        Also those who are likely to get nothing wait for the lock. If they only looked, they would look again and
+        again, and take the processor from those who have something to tell (decision 0046).
         """
         check_count("n", n)
         if worker is not None:
@@ -383,13 +378,6 @@ class Study(AnyStudy):
         if lease is not None:
             check_positive("lease", lease)
         while True:
-            if not (self._log.is_mine or self.n_free):
-                what_is_due = self._due()
-                if what_is_due == _NOTHING:
-                    return nothing
-                if what_is_due == _DECISION:
-                    self.decide(patient=True)
-                    continue
             try:
                 with self.writing(defers=not self._decides_quickly) as transaction:
                     decide(transaction)
@@ -398,15 +386,6 @@ class Study(AnyStudy):
                 if self._log.is_mine:  # for whoever opened the transaction to do it again
                     raise
                 self.decide(patient=True)
-
-    def _due(self) -> str:
-        """Whether there is a run to hand out, a decision to take first, or nothing, without the lock."""
-        with self._lock:
-            state = self._log.current()
-            if state.is_undecided:
-                return _DECISION
-            is_due = next_trials(state, 1).size or expired_trials(state, self._log.clock()).size
-            return _RUN if is_due else _NOTHING
 
     def renew(self, trials: Iterable[Trial | int], *, lease: float) -> list[int]:
         """Keep trials that are still being run for `lease` seconds more; returns the numbers of those that are kept.

@@ -48,4 +48,5 @@ def server_options(url: URL, *, patient: bool = False, for_looks: bool = False) 
         "keepalives_count": 3,
         "tcp_user_timeout": 20_000,
         "options": f"{options} {told}".strip(),
+        "prepare_threshold": None,  # what is prepared we prepare; the driver would drop that with its own
     }

@@ -12,9 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import DamagedLogError, StorageError, UnreachableError
+from levers.errors import StorageError, UnreachableError
 from levers.studies.storage.base import (
-    Answer,
     Header,
     Session,
     Snapshot,
@@ -27,7 +26,8 @@ from levers.studies.storage.base import (
 )
 from levers.studies.storage.chain import total_of, without
 from levers.studies.storage.outage import is_outage
-from levers.studies.storage.postgres import LONG_SECONDS, LOOK_SECONDS, POOL_SECONDS, server_options
+from levers.studies.storage.postgres import LOOK_SECONDS, POOL_SECONDS, server_options
+from levers.studies.storage.round_trips import look_before_use
 from levers.studies.storage.schema import (
     SCHEMA,
     answers,
@@ -44,6 +44,7 @@ from levers.studies.storage.schema import (
     upgrade_schema,
 )
 from levers.studies.storage.sqlite_file import BUSY_SECONDS, OpenFile, SqliteFile, read_only_reason
+from levers.studies.storage.writing import ADD, AFTER, PostgresWriting, SqlWriting, study_row
 
 _TRY_AGAIN = "What was told is not lost by telling it again: the next try opens the file that is there"
 _KNOWN = "levers storage"
@@ -53,41 +54,14 @@ _POOL: dict[str, Any] = {"pool_size": 15, "max_overflow": 0}
 
 # statements are built once: building one takes longer than SQLite takes to run it
 _STUDY: sa.BindParameter[int] = sa.bindparam("study")
-_COLUMNS = {"seq": "bigint", "at": "float8", "who": "text", "kind": "text", "data": "text", "digest": "text"}
-_COLUMNS |= {"rules": "integer"}
-_AFTER = (
-    sa.select(*(events.c[name] for name in _COLUMNS))
-    .where(events.c.study_id == _STUDY, events.c.seq > sa.bindparam("after"))
-    .order_by(events.c.seq)
-)
 _EXISTS = sa.select(studies.c.id).where(studies.c.id == _STUDY)
-_LAST = sa.select(events.c.digest).where(events.c.study_id == studies.c.id, events.c.seq == studies.c.n_events)
-_HEADER = sa.select(studies, _LAST.scalar_subquery().label("last")).where(studies.c.id == _STUDY)
-_LOCKED = _HEADER.with_for_update(of=studies)
-_MOVED = sa.update(studies).where(studies.c.id == _STUDY)
-_APPENDED = sa.text(
-    "WITH moved AS (UPDATE studies SET n_events = :n_events, head = :head, answers = :answers, snapshot = :snapshot "
-    f"WHERE id = :study) INSERT INTO events (study_id, {', '.join(_COLUMNS)}) SELECT :study, * "
-    f"FROM unnest({', '.join(f'CAST(:{name}s AS {kind}[])' for name, kind in _COLUMNS.items())})"
-)
-"""Events and the end of the log in one statement: PostgreSQL may be far away, and each statement is a way there."""
-_IDLE = "idle_in_transaction_session_timeout"
-_LONG = sa.text(
-    "SELECT set_config(:name, CAST(:most AS text), true) FROM pg_settings "
-    "WHERE name = :name AND CAST(setting AS integer) BETWEEN 1 AND :most"
-)
-"""A longer limit until the transaction ends, where there is one at all."""
 _SNAPSHOT = sa.select(snapshots.c.seq, snapshots.c.head, snapshots.c.data, snapshots.c.digest).where(
     snapshots.c.study_id == _STUDY
-)
-_ANSWER = sa.select(answers.c.key, answers.c.at, answers.c.request, answers.c.answer, answers.c.digest).where(
-    answers.c.study_id == _STUDY, answers.c.key == sa.bindparam("wanted")
 )
 _IDENTITY = sa.select(storage.c.identity)
 _TOKENS = sa.select(tokens).order_by(tokens.c.created_at, tokens.c.id)
 _SESSION = sa.select(sessions).where(sessions.c.value == sa.bindparam("wanted"))
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("wanted"))
-_ADD = {table.name: sa.insert(table) for table in (events, answers, snapshots)}
 
 
 class SqlStorage(Storage):
@@ -100,6 +74,7 @@ class SqlStorage(Storage):
         self._opened, self._process = new_engine(url, file), os.getpid()
         self._looking = new_engine(url, file, for_looks=True)
         self._identity: str | None = None
+        self._ends: dict[int, int] = {}  # the event up to which each log was read or written here, as far as is known
         try:
             with self._reachable():
                 check_schema(self._engine, self.url)
@@ -128,7 +103,7 @@ class SqlStorage(Storage):
                 made = connection.execute(sa.insert(studies).values(row))
                 assert made.inserted_primary_key is not None  # both databases return it
                 study = int(made.inserted_primary_key[0])
-                connection.execute(_ADD["events"], [{"study_id": study, **asdict(record)} for record in records])
+                connection.execute(ADD["events"], [{"study_id": study, **asdict(record)} for record in records])
                 own |= {"last_study": study, "studies": total_of([study_digest(study, name, at)], own["studies"])}
                 _keep_own_row(connection, own)
                 return study
@@ -160,17 +135,16 @@ class SqlStorage(Storage):
 
     def header(self, study: int) -> Header:
         with self._reading() as connection:
-            row = connection.execute(_HEADER, {"study": study}).one_or_none()
-        if row is None:
-            raise deleted()
-        return _header(row)
+            return study_row(connection, study).header
 
     def read(self, study: int, after: int) -> list[Stored]:
         with self._reading() as connection:
-            records = [Stored(*row) for row in connection.execute(_AFTER, {"study": study, "after": after})]
+            records = [Stored(*row) for row in connection.execute(AFTER, {"study": study, "after": after})]
             if not records and connection.execute(_EXISTS, {"study": study}).one_or_none() is None:
                 raise deleted()
-            return records
+        if records:
+            self._ends[study] = records[-1].seq
+        return records
 
     def snapshot(self, study: int) -> Snapshot | None:
         with self._reading() as connection:
@@ -178,15 +152,15 @@ class SqlStorage(Storage):
             return None if row is None else Snapshot(int(row.seq), row.head, bytes(row.data), row.digest)
 
     @contextmanager
-    def writing(self, study: int) -> "Iterator[_Writing]":
-        with self._changing() as connection:
-            # in PostgreSQL, who waited for the lock gets the study's row as it is now, and `last` as it was before
-            row = connection.execute(_HEADER if self._sqlite else _LOCKED, {"study": study}).one_or_none()
-            if row is None:
-                raise deleted()
-            writing = _Writing(connection, study, row)
+    def writing(self, study: int) -> Iterator[SqlWriting]:
+        with self._changing(begins=self._sqlite) as connection:
+            if self._sqlite:
+                writing = SqlWriting(connection, study, study_row(connection, study))
+            else:
+                writing = PostgresWriting(connection, study, self._ends.get(study))
             yield writing
             writing.flush()
+        self._ends[study] = writing.n_events
 
     def tokens(self) -> list[Token]:
         with self._reading() as connection:
@@ -270,9 +244,14 @@ class SqlStorage(Storage):
             yield connection
 
     @contextmanager
-    def _changing(self) -> Iterator[sa.Connection]:
-        """A transaction. It ends well only if it is kept in the file that is at the address when it ends."""
+    def _changing(self, *, begins: bool = True) -> Iterator[sa.Connection]:
+        """A transaction. It ends well only if it is kept in the file that is at the address when it ends.
+
+        Without `begins`, whoever uses it says BEGIN, and it ends in any case.
+        """
         with self._reachable(), self._engine.connect() as connection:
+            if not begins:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
             with connection.begin():
                 self._check_place(connection)
                 yield connection
@@ -331,87 +310,6 @@ def _own_row(connection: sa.Connection, url: str) -> dict[str, Any]:
 def _keep_own_row(connection: sa.Connection, row: dict[str, Any]) -> None:
     now = storage_row(row["identity"], row["last_study"], row["studies"], row["tokens"])
     connection.execute(sa.update(storage).values(now))
-
-
-def _header(row: sa.Row[Any]) -> Header:
-    return Header(row.name, row.created_at, row.n_events, row.head, row.last)
-
-
-class _Writing:
-    """A study's log inside a transaction. What is added goes to the database at the end, in one statement a table."""
-
-    def __init__(self, connection: sa.Connection, study: int, row: sa.Row[Any]) -> None:
-        self.connection = connection
-        self._study = study
-        self._row = row
-        self._added: list[Stored] = []
-        self._answered: dict[str, Answer] = {}
-        self._changed: dict[str, object] = {}  # columns of the study's row
-
-    def flush(self) -> None:
-        if self._answered:
-            rows = [asdict(answer) | {"digest": answer.digest} for answer in self._answered.values()]
-            self._insert("answers", rows)
-            self._changed["answers"] = total_of([row["digest"] for row in rows], self._answers)
-        if self._added and self.connection.dialect.name == "postgresql":
-            columns = {f"{name}s": [getattr(record, name) for record in self._added] for name in _COLUMNS}
-            end = {"n_events": self._added[-1].seq, "head": self._added[-1].digest, "answers": self._answers}
-            snapshot = self._changed.get("snapshot", self._row.snapshot)
-            self.connection.execute(_APPENDED, {"study": self._study, "snapshot": snapshot} | end | columns)
-            return
-        if self._added:
-            self._insert("events", [asdict(record) for record in self._added])
-            self._changed |= {"n_events": self._added[-1].seq, "head": self._added[-1].digest}
-        if self._changed:
-            self.connection.execute(_MOVED, {"study": self._study} | self._changed)
-
-    def header(self) -> Header:
-        return _header(self._row)
-
-    def read(self, after: int) -> list[Stored]:
-        rows = self.connection.execute(_AFTER, {"study": self._study, "after": after})
-        return [Stored(*row) for row in rows]
-
-    def append(self, records: Sequence[Stored]) -> None:
-        self._added.extend(records)
-
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        self.connection.execute(sa.delete(snapshots).where(snapshots.c.study_id == self._study))
-        self._insert("snapshots", [asdict(snapshot)])
-        self._changed["snapshot"] = snapshot.digest
-
-    def answer(self, key: str) -> Answer | None:
-        if key in self._answered:
-            return self._answered[key]
-        row = self.connection.execute(_ANSWER, {"study": self._study, "wanted": key}).one_or_none()
-        if row is None:
-            return None
-        found = Answer(row.key, row.at, row.request, row.answer)
-        if found.digest != row.digest:
-            raise DamagedLogError(0, f"the answer that is kept for the key {key!r} is not the one that was given")
-        return found
-
-    def keep_answer(self, answer: Answer) -> None:
-        self._answered[answer.key] = answer
-
-    def forget_answers(self, before: float) -> None:
-        old = answers.c.study_id == self._study, answers.c.at < before
-        gone = self.connection.execute(sa.select(answers.c.digest).where(*old)).scalars().all()
-        if gone:
-            self.connection.execute(sa.delete(answers).where(*old))
-            self._changed["answers"] = without(self._answers, gone)
-
-    def take_long(self) -> None:
-        if self.connection.dialect.name == "postgresql":
-            self.connection.execute(_LONG, {"name": _IDLE, "most": LONG_SECONDS * 1000})
-
-    @property
-    def _answers(self) -> str:
-        """The total of the digests of all answers that are in the table now."""
-        return str(self._changed.get("answers", self._row.answers))
-
-    def _insert(self, table: str, rows: list[dict[str, Any]]) -> None:
-        self.connection.execute(_ADD[table], [{"study_id": self._study, **row} for row in rows])
 
 
 def parse_url(text: str) -> URL:
@@ -474,9 +372,11 @@ def new_engine(
     try:
         options = server_options(url, patient=patient, for_looks=for_looks)
         pool = {"pool_timeout": POOL_SECONDS} | pool
-        return sa.create_engine(url, pool_pre_ping=True, connect_args=options, **pool)
+        engine = sa.create_engine(url, connect_args=options, **pool)
     except ModuleNotFoundError as error:
         raise StorageError(f"{error}; install levers[postgresql]") from None
+    look_before_use(engine)
+    return engine
 
 
 def _check_unchanged(connection: Any, _: object, __: object) -> None:
