@@ -27,7 +27,8 @@ def mean(codes: Codes) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def added(codes: Codes) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return codes[:, 0] + 0.8 * (codes[:, 4] == 1) - 0.6 * codes[:, 5]
+    found: np.ndarray[Any, np.dtype[np.float64]] = codes[:, 0] + 0.8 * (codes[:, 4] == 1) - 0.6 * codes[:, 5]
+    return found
 
 
 def problem(noise_sd: float | None) -> Problem:

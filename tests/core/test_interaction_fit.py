@@ -16,7 +16,7 @@ EVERY = np.array(list(product(*(range(m) for m in SIZES))), dtype=np.int16)
 
 def covariance(one: NDArray[np.int16], other: NDArray[np.int16], weights: InteractionWeights = WEIGHTS) -> float:
     """By the words of the docstring, factor by factor."""
-    alike = [(m * (a == b) - 1) / (m - 1) for m, a, b in zip(SIZES, one, other, strict=True)]
+    alike = [float((m * (a == b) - 1) / (m - 1)) for m, a, b in zip(SIZES, one, other, strict=True)]
     n = len(SIZES)
     pairs = sum(alike[k] * alike[j] for k in range(n) for j in range(k)) / (n * (n - 1) / 2)
     near = 0.6 ** int((one != other).sum())
