@@ -4,7 +4,7 @@ Mean true loss of the setting recommended after n runs, in standard deviations o
 standard error. Worlds are made of main effects, pairs and triples of normal size among some of the levers; "product" is
 the exponential of half of that. The noise, unknown to all, is given in the same standard deviations. "before" are the
 rules that add up effects whatever the runs say. "covered" is the share of our studies that chose by a fit with
-interactions whose 95 % interval of the outcome at their setting holds the truth.
+interactions whose interval of the outcome at their setting holds the truth.
 """
 
 import os
@@ -98,7 +98,7 @@ def ours(world: World, n_runs: int, rules: int, rng: np.random.Generator) -> tup
     above, variance = fit.difference(found)
     variance += fit.weights.noise_variance / len(fit.runs)
     middle = float(fit.runs.outcomes.mean()) + above
-    return world.best - truth, abs(truth - middle) <= 1.96 * variance**0.5
+    return world.best - truth, abs(truth - middle) <= 2.58 * variance**0.5
 
 
 def compared(kind: Kind, n_runs: int, seed: int) -> dict[str, float]:

@@ -203,7 +203,7 @@ class Estimates:
         if self.fitted.together is not None:
             above, variance = self.fitted.together.difference(np.array(levels))
             variance += self.fitted.together.weights.noise_variance / moments.n_runs
-            half = _NORMAL * math.sqrt(variance)
+            half = _CHOSEN * math.sqrt(variance)
             ends = sorted(self.sign * (moments.mean + above + r) for r in (-half, half))
             return self.sign * (moments.mean + above), ends[0], ends[1]
         weights = self._at(levels) - moments.level_counts / moments.n_runs
