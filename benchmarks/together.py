@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -114,7 +115,7 @@ def compared(kind: Kind, n_runs: int, seed: int) -> dict[str, float]:
         for name, recommend in RIVALS.items():
             rng = np.random.default_rng([seed, n_runs, 1])
             problem = BudgetProblem(Merging.of(space, ()), None)
-            [setting] = recommend(problem, [n_runs], lambda codes, rng=rng: world.measured(codes, rng), rng)
+            [setting] = recommend(problem, [n_runs], partial(world.measured, rng=rng), rng)
             found[name] = world.best - float(world.mean(setting[None, :])[0])
         return found
 
