@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from levers.core.codec import from_json, to_json
+from levers.core.model.checks.check import Residual
 from levers.core.model.interaction_fit import InteractionFit, InteractionWeights, Runs, interaction_weights
 
 SIZES = (2, 3, 2, 4)
@@ -99,3 +100,27 @@ def test_runs_go_to_json_and_back(runs: Runs) -> None:
     assert again.codes.dtype == np.int16
     assert np.array_equal(again.outcomes, runs.outcomes)
     assert np.array_equal(again.constants, runs.constants)
+
+
+def test_each_run_is_compared_with_what_a_fit_without_it_expects(runs: Runs) -> None:
+    fit = InteractionFit(SIZES, runs, WEIGHTS)
+    expected, away = fit.left_out
+    left = Residual.of_interactions(fit)
+    scale = np.sqrt(WEIGHTS.noise_variance)
+    assert np.sqrt(left.gains) / scale == pytest.approx(np.abs(away), rel=1e-6)
+    for i in (0, 7, 15, 39):
+        others = np.delete(np.arange(len(runs)), i)
+        without = Runs(runs.codes[others], runs.outcomes[others], runs.constants[others])
+        mean, _ = in_full(without, runs.codes[[i]])
+        assert expected[i] == pytest.approx(constants_of(without)[runs.constants[i]] + mean[0], abs=1e-4)
+        after, again = left.without(i), Residual.of_interactions(InteractionFit(SIZES, without, WEIGHTS))
+        assert after.square == pytest.approx(again.square, rel=1e-6)
+        assert after.dof == again.dof
+
+
+def constants_of(runs: Runs) -> NDArray[np.float64]:
+    """Generalised least squares, (B' Sigma^-1 B)^-1 B' Sigma^-1 y, with Sigma by the words of the docstring."""
+    sigma = np.array([[covariance(a, b) for b in runs.codes] for a in runs.codes])
+    columns = (runs.constants[:, None] == np.unique(runs.constants)[None, :]).astype(float)
+    solved = np.linalg.solve(sigma + WEIGHTS.noise_variance * np.eye(len(runs)), columns)
+    return np.linalg.solve(columns.T @ solved, solved.T @ runs.outcomes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import levers
-from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, level_now
+from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, additivity, level_now, residuals
 from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, share
 from levers.studies.study import Study
 
@@ -130,6 +130,52 @@ def test_an_outcome_whose_logarithm_adds_up_is_said_to_bend() -> None:
     assert "nonadditivity" in found
     assert "better together" in found["nonadditivity"].text
     assert "outlier" not in found
+
+
+PAIRED: dict[str, list[Any]] = {name: ["off", "on"] for name in "abcdefgh"}
+
+
+def paired(seed: int, change: Any = None) -> Study:
+    """A study with a budget of levers that help in pairs: the setting is chosen by a fit with pairs."""
+    study = levers.create_study("line", PAIRED, budget=80, seed=seed)
+    rng = np.random.default_rng([seed, 3])
+    while study.state.open_block is not None:
+        trials = study.ask(100_000)
+        codes = np.array([trial.params.codes for trial in trials])
+        both = 3.0 * (codes[:, 0] == codes[:, 1]) + 2.0 * (codes[:, 2] != codes[:, 3]) + codes[:, 4]
+        y = 40 + both + 0.2 * rng.normal(size=len(trials))
+        if change is not None:
+            y = change(y, np.array([trial.number for trial in trials]))
+        study.tell_many(zip(trials, y.tolist(), strict=True))
+    return study
+
+
+def test_good_runs_of_levers_that_work_together_are_no_outliers() -> None:
+    """Effects that are added up leave the best runs far out: the fit that chose the setting does not."""
+    for seed in range(8):
+        study = paired(seed)
+        verdict = study.verdict()
+        assert [one.kind for one in verdict.provisos] == ["work together", "checked"]
+        assert verdict.doubts == ()
+        assert [result.check.kind for result in checks(study.state)] == ["outlier"]
+        found = additivity(study.state)
+        assert found.suspects
+        assert not found.in_doubt
+        assert "set together" in found.summary
+        assert "certificate" not in found.summary
+        left = residuals(study.state)
+        assert left.together
+        assert left.n_outliers == 0
+        assert left.sd == pytest.approx(0.2, abs=0.08)
+
+
+def test_a_typo_is_named_alone_where_levers_work_together() -> None:
+    studies = [paired(seed, lambda y, numbers: np.where(numbers == 70, y + 8, y)) for seed in range(4)]
+    together = [study for study in studies if residuals(study.state).together]
+    assert len(together) >= 2  # a wrong outcome may hide that effects do not add up
+    for study in together:
+        (doubt,) = doubts(study.state)
+        assert (doubt.kind, doubt.trials) == ("outlier", (70,))
 
 
 def test_an_outlier_is_no_interaction() -> None:

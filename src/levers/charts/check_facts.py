@@ -176,12 +176,17 @@ class Leftover:
 
 
 def residuals_facts(view: StudyView) -> Facts[Leftover]:
-    """What the additive fit leaves over."""
+    """What the fit that chose the setting leaves over."""
     heading, found = "what the fit leaves over", view.residuals
     n = found.n_runs
     if not n:
         return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
-    caption = f"Each outcome of {n:,} runs less what the sum of its levels' effects expects."
+    expects = (
+        "all other runs, with pairs of levers, expect of it"
+        if found.together
+        else "the sum of its levels' effects expects"
+    )
+    caption = f"Each outcome of {n:,} runs less what {expects}."
     if found.sd is None:
         caption += " There are too few runs yet to tell the noise from them."
     else:
@@ -255,5 +260,6 @@ def check_rows(view: StudyView) -> list[CheckRow]:
     pairs = min((pair.adjusted for pair in added.checks), default=None)
     for kind, p_value in (("pairs", pairs), ("lack of fit", None if added.lack is None else added.lack.p_value)):
         if p_value is not None:
-            found.append(CheckRow(NAMES[kind], p_value, added.level, p_value < added.level, ""))
+            alarms = p_value < added.level and not added.together
+            found.append(CheckRow(NAMES[kind], p_value, added.level, alarms, ""))
     return sorted(found, key=lambda row: not row.alarms)

@@ -155,7 +155,7 @@ class StudyView:
 
     @kept
     def residuals(self) -> diagnostics.Residuals:
-        """What the additive fit leaves over, as few enough points to draw."""
+        """What the fit leaves over, as few enough points to draw."""
         return diagnostics.residuals(self.state, most=MOST_POINTS)
 
     @kept

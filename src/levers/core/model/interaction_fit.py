@@ -254,6 +254,27 @@ class InteractionFit:
         solved: Numbers = cho_solve(self._root, columns, check_finite=False)
         return solved, np.asarray(np.linalg.inv(columns.T @ solved), dtype=np.float64)
 
+    @cached_property
+    def precision(self) -> Numbers:
+        """P = Sigma^-1 - Sigma^-1 B (B' Sigma^-1 B)^-1 B' Sigma^-1.
+
+        (P y)_i / P_ii is how far run i is from what all the others expect of it, and 1 / P_ii the variance of that.
+        """
+        columns, inverse = self._off
+        found: Numbers = cho_solve(self._root, np.eye(len(self.runs)), check_finite=False)
+        return found - columns @ inverse @ columns.T
+
+    @property
+    def left_out(self) -> tuple[Numbers, Numbers]:
+        """What all other runs expect of each, and how far its outcome is from that, in standard deviations."""
+        away, room = self.precision @ self.runs.outcomes, self.precision.diagonal()
+        return self.runs.outcomes - away / room, away / np.sqrt(room)
+
+    @property
+    def n_constants(self) -> int:
+        """How many constants runs belong to."""
+        return int(self._off[0].shape[1])
+
     def _solved(self, outcomes: Numbers) -> Numbers:
         """Sigma^-1 (y - B b), with b the constants by generalised least squares."""
         solved = cho_solve(self._root, outcomes, check_finite=False)

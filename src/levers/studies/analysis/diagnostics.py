@@ -5,8 +5,8 @@ Everything here is read from the state, in the space as the algorithm sees it. N
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtr, chdtrc, ndtri, stdtrit
@@ -14,7 +14,9 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtrit
 from levers.algorithms.base import PAST
 from levers.core.merging import MAX_MERGED
 from levers.core.model.checks.additivity import Additive, LackOfFit, even_sample, lack_of_fit
+from levers.core.model.checks.battery import FAR_OUT
 from levers.core.model.checks.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
+from levers.core.model.interaction_fit import InteractionFit, Runs
 from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import APART, OPEN, StudyState
@@ -35,13 +37,14 @@ _QQ_POINTS = 200
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Residuals:
-    """What the additive fit leaves over, in the outcome's own unit and sign.
+    """What the fit that chose the setting leaves over, in the outcome's own unit and sign.
 
     The arrays have one entry a point, in the order of telling, imported runs (trial -1, block -1) first. `standardised`
     is e / (sd sqrt(1 - leverage)), nan where a run determines its own fit. The numbers are over all runs: `sd` allows
     for the fitted effects; `noise_sd` is what the study works with, stated when `noise_known` and else an upper bound;
     `autocorrelation` is that of one told run and the next; `n_outliers` are beyond what the largest of n normal
-    residuals reaches in 19 of 20 studies. `normal` and `observed` are the axes of a QQ plot.
+    residuals reaches in 19 of 20 studies. `normal` and `observed` are the axes of a QQ plot. Where levers work
+    `together`, each residual is an outcome less what all other runs expect of it, by the fit that chose the setting.
     """
 
     fitted: Values
@@ -60,6 +63,7 @@ class Residuals:
     n_outliers: int
     normal: Values
     observed: Values
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class Additivity:
     `checks` are all pairs tested, smallest p first, by position in `names`. `suspects` are the pairs to blame: the
     worst, then the worst once that one is allowed for, and so on, because one interaction has echoes in other pairs.
     `cells` has mean residuals for the worst pairs. `noise_used` is None when residuals had to tell the noise. An alarm
-    takes an adjusted p-value below `level`, which adds up to ALARM over all looks (`level_now`).
+    takes an adjusted p-value below `level`, which adds up to ALARM over all looks (`level_now`). Where levers are set
+    `together` an interaction is no doubt: the setting was chosen with it.
     """
 
     names: tuple[str, ...]
@@ -82,10 +87,13 @@ class Additivity:
     level: float
     summary: str
     reason: str | None = None
+    together: bool = False
 
     @property
     def in_doubt(self) -> bool:
         """Whether the certificate's assumption is in doubt."""
+        if self.together:
+            return False
         return bool(self.suspects) or (self.lack is not None and self.lack.p_value < self.level)
 
 
@@ -109,7 +117,7 @@ class GatheredRuns:
 
 
 def residuals(state: StudyState, most: int = 2000) -> Residuals:
-    """Residuals of the additive fit to all runs: summaries, and at most `most` points to draw.
+    """Residuals of the fit to all runs: summaries, and at most `most` points to draw.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
@@ -126,21 +134,16 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
         return Residuals(
             none, none, none, nobody, nobody, (), 0, None, assumed, assumed is not None, None, None, None, 0, none, none
         )
-    choices = state.choices
-    model = Additive.of(choices.rows(runs.codes), runs.values, choices.sizes, most_runs=n)
-    e, room = model.residuals, 1 - model.leverages()
-    sd = math.sqrt(model.square / model.dof) if model.dof > 0 and not model.is_exact else None
-    scaled = np.full(n, np.nan)
-    if sd is not None:
-        free = room > 1e-9
-        scaled[free] = e[free] / (sd * np.sqrt(room[free]))
+    together = interactions_of(state, runs)
+    left = _by_adding(state, runs) if together is None else _by_interactions(together, runs, state.spec.sign)
+    e, sd, scaled = left.residual, left.sd, left.standardised
     seen = np.sort(scaled[~np.isnan(scaled)])
     at = _points(np.abs(e), most)
     ranks = np.unique(np.linspace(0, max(len(seen) - 1, 0), _QQ_POINTS).round().astype(np.int64))[: len(seen)]
     told = e[runs.block >= 0]
     stages = [block.batch.stage for block in state.blocks]
     return Residuals(
-        fitted=model.fitted[at],
+        fitted=(runs.values - e)[at],
         residual=e[at],
         standardised=scaled[at],
         trial=runs.trial[at],
@@ -153,9 +156,10 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
         skewness=float((e**3).mean() / (e**2).mean() ** 1.5) if sd is not None else None,
         share_beyond_3=float((np.abs(seen) > 3).mean()) if len(seen) else None,
         autocorrelation=_autocorrelation(told) if sd is not None else None,
-        n_outliers=_n_outliers(seen, model.dof),
+        n_outliers=_n_outliers(seen, left.dof, 1.0 if together is None else FAR_OUT),
         normal=ndtri((ranks + 0.625) / (len(seen) + 0.25)),
         observed=seen[ranks],
+        together=together is not None,
     )
 
 
@@ -190,9 +194,10 @@ def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity
     worst = [*suspects, *(c for c in screen.checks[:_MOST_SUSPECTS] if c not in suspects)][:_MOST_SUSPECTS]
     cells = tuple(cell_means(model, check.first, check.second) for check in worst)
     lacking = lack if lack is not None and lack.p_value < level else None
-    words = "; ".join(_words(state, model, screen, suspects, lacking))
+    together = interactions_of(state, runs) is not None
+    words = "; ".join(_words(state, model, screen, suspects, lacking, together))
     return Additivity(
-        names, len(runs.values), lack, screen.checks, suspects, cells, noise_sd, level, words, screen.reason
+        names, len(runs.values), lack, screen.checks, suspects, cells, noise_sd, level, words, screen.reason, together
     )
 
 
@@ -221,6 +226,20 @@ def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
     runs = GatheredRuns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     order = np.lexsort((runs.trial, runs.told_at))
     return runs.at(order)
+
+
+def interactions_of(state: StudyState, runs: GatheredRuns) -> InteractionFit | None:
+    """The fit with interactions by which the setting was chosen, of these runs; None where effects were added up.
+
+    Outcomes have the sign that makes larger better, as in the fit that chose.
+    """
+    fitted = state.spec.solver.fitted(state.known[-1])
+    if fitted is None or fitted.together is None:
+        return None
+    days = runs.group if state.spec.block_size else np.zeros_like(runs.group)
+    constants = np.where(runs.block < 0, -1 - runs.group, days)
+    rows, outcomes = state.choices.rows(runs.codes), state.spec.sign * runs.values
+    return replace(fitted.together, runs=Runs.none(rows.shape[1]).add(rows, outcomes, constants))
 
 
 def block_constants(state: StudyState, runs: GatheredRuns) -> Numbers | None:
@@ -256,8 +275,35 @@ def _points(sizes: Values, most: int) -> Numbers:
     return np.sort(np.concatenate([largest, others[even_sample(len(others), most - len(largest))]]))
 
 
-def _n_outliers(scaled: Values, dof: int) -> int:
+class _Left(NamedTuple):
+    """What a fit leaves of each outcome, the same in its standard deviations, the noise's, and degrees of freedom."""
+
+    residual: Values
+    standardised: Values
+    sd: float | None
+    dof: int
+
+
+def _by_adding(state: StudyState, runs: GatheredRuns) -> _Left:
+    choices, n = state.choices, len(runs.values)
+    model = Additive.of(choices.rows(runs.codes), runs.values, choices.sizes, most_runs=n)
+    e, room, scaled = model.residuals, 1 - model.leverages(), np.full(n, np.nan)
+    if model.dof < 1 or model.is_exact:
+        return _Left(e, scaled, None, model.dof)
+    sd, free = math.sqrt(model.square / model.dof), room > 1e-9
+    scaled[free] = e[free] / (sd * np.sqrt(room[free]))
+    return _Left(e, scaled, sd, model.dof)
+
+
+def _by_interactions(fit: InteractionFit, runs: GatheredRuns, sign: float) -> _Left:
+    expected, scaled = fit.left_out
+    return _Left(runs.values - sign * expected, sign * scaled, fit.noise_sd, len(runs.values) - fit.n_constants)
+
+
+def _n_outliers(scaled: Values, dof: int, far_out: float) -> int:
     """How many residuals are beyond what the largest of so many reaches in 19 of 20 studies, each without itself.
+
+    `far_out` makes that rarer.
 
     t = r sqrt((dof - 1) / (dof - r^2)) is the externally studentised residual, on dof - 1 degrees of freedom.
     """
@@ -265,7 +311,7 @@ def _n_outliers(scaled: Values, dof: int) -> int:
         return 0
     room = np.maximum(dof - scaled**2, 1e-12 * dof)
     t = np.abs(scaled) * np.sqrt((dof - 1) / room)
-    return int((t > -float(stdtrit(dof - 1, 0.025 / len(scaled)))).sum())
+    return int((t > -float(stdtrit(dof - 1, 0.025 * far_out / len(scaled)))).sum())
 
 
 def _autocorrelation(told: Values) -> float | None:
@@ -308,11 +354,19 @@ def can_merge(state: StudyState, pair: PairCheck) -> bool:
 
 
 def _words(
-    state: StudyState, model: Additive, screen: PairScreen, suspects: tuple[PairCheck, ...], lacking: LackOfFit | None
+    state: StudyState,
+    model: Additive,
+    screen: PairScreen,
+    suspects: tuple[PairCheck, ...],
+    lacking: LackOfFit | None,
+    together: bool,
 ) -> Iterator[str]:
     factors = state.fitted
     for pair in suspects:
         first, second = factors[pair.first], factors[pair.second]
+        if together:
+            yield f"{first.name} and {second.name} interact ({_chance(pair.adjusted)}): they are set together"
+            continue
         n_cells = first.n_levels * second.n_levels
         remedy = f"study them as one lever of {n_cells} combinations"
         if can_merge(state, pair):
@@ -323,7 +377,9 @@ def _words(
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
             f"they do not; {remedy}"
         )
-    if lacking is not None and not suspects:
+    if lacking is not None and not suspects and together:
+        yield f"the sum of single effects does not fit the runs ({_chance(lacking.p_value)}): levers are set together"
+    elif lacking is not None and not suspects:
         yield (
             f"the sum of single effects does not fit the runs ({_chance(lacking.p_value)}), though no pair stands "
             "out: three or more may act together, or conditions changed"
@@ -338,7 +394,7 @@ def _words(
     if screen.checks and screen.n_left_out:
         yield f"{screen.n_left_out:,} more were left out, of levers with smaller effects or very many levels"
     stated = state.spec.noise_sd
-    if stated is not None and _trusted_noise(model, stated) is None:
+    if stated is not None and not together and _trusted_noise(model, stated) is None:
         sd = math.sqrt(model.square / model.dof)
         more = "interactions or more noise, and either voids the certificate" if sd > stated else "runs could be saved"
         yield f"residuals have an sd of {sd:.3g} where a noise of {stated:g} was stated: {more}"

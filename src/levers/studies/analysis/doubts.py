@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levers.algorithms.base import Remark
-from levers.core.model.checks.battery import Claims, check_runs
+from levers.core.model.checks.battery import Claims, check_runs, check_together
 from levers.core.model.checks.check import (
     DRIFT,
     EFFECT,
@@ -33,6 +33,7 @@ from levers.studies.analysis.diagnostics import (
     additivity,
     block_constants,
     gathered_runs,
+    interactions_of,
     level_now,
 )
 from levers.studies.events import Numbers
@@ -99,7 +100,9 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
     claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
     outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
-    if runs.n_runs > choices.n_parameters + 1:
+    if (together := interactions_of(state, gathered)) is not None:
+        found = check_together(together, outlier_level)
+    elif runs.n_runs > choices.n_parameters + 1:
         found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
     elif (few := _with_parents_only(state, runs)) is not None:
         found = tuple(check for check in check_runs(few, outlier_level) if check.kind == OUTLIER)
@@ -147,6 +150,7 @@ def _with_parents_only(state: StudyState, runs: Runs) -> Runs | None:
 
 
 def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
+    """Levers that interact, where the setting was chosen as if they did not."""
     found = additivity(state, outlying)
     if found.in_doubt:
         names = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}

@@ -14,6 +14,7 @@ from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.confirmation import confirmation
 from levers.studies.analysis.describe import setting_words, several
+from levers.studies.analysis.diagnostics import gathered_runs, interactions_of
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.outcomes import is_correctable, levels_of_run
@@ -299,7 +300,9 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         n_runs = _n_checked(state) + sum(len(past.values) for past in state.past[: state.n_past_used])
         runs = several(n_runs, "run was", "runs were")
         text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
-        if n_runs <= state.choices.n_parameters + 1:
+        if interactions_of(state, gathered_runs(state, with_open=False)) is not None:
+            text = f"{runs} checked for outliers, by the fit with pairs of levers: no doubt"
+        elif n_runs <= state.choices.n_parameters + 1:
             text = f"{several(n_runs, 'run is', 'runs are')} too few to check anything but outliers"
         yield Remark("checked", text)
     if state.spec.is_merged:

@@ -92,7 +92,7 @@ _MOST_PAIRS = 100
 
 
 class ResidualShape(Shape):
-    """What the additive fit leaves over, in a few numbers."""
+    """What the fit leaves over, in a few numbers: where levers work together, by what all other runs expect of each."""
 
     n_runs: int
     sd: float | None

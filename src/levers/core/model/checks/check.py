@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from levers.core.model.checks.additivity import NO_NOISE, Additive
+from levers.core.model.interaction_fit import InteractionFit
 from levers.core.model.level_index import Numbers
 from levers.core.space import Codes
 
@@ -103,6 +104,8 @@ class Runs:
 class Residual:
     """The residuals e = M y of a fit with M = I - Q Q^T, Q an orthonormal basis of what the model can fit.
 
+    Of a fit that `shrinks`, Q Q^T is no projection, and `square` is y^T M y (`of_interactions`).
+
     >>> left = Residual.of(Additive.of([[0], [0], [1], [1]], [1.0, 2.0, 4.0, 6.0], [2]))
     >>> left.values.round(6).tolist(), left.leverages.round(6).tolist(), round(left.square, 6), left.dof
     ([-0.5, 0.5, -1.0, 1.0], [0.5, 0.5, 0.5, 0.5], 2.5, 2)
@@ -114,6 +117,24 @@ class Residual:
     dof: int
     n_runs: int
     largest: float
+    shrinks: bool = False
+
+    @classmethod
+    def of_interactions(cls, fit: InteractionFit) -> "Residual":
+        """What a shrunken fit with interactions leaves over, which is no projection, but leaves out runs as one does.
+
+        M = sigma^2 P, the precision of all outcomes before effects and constants are known, in place of I - Q Q^T:
+        e_i / M_ii is how far run i is from what all the others expect of it, e_i^2 / M_ii what leaving it out takes off
+        y^T M y, which is sigma^2 chi-squared on the number of runs less that of constants where the fit's variances
+        hold.
+        """
+        noise, outcomes = fit.weights.noise_variance, fit.runs.outcomes
+        room = noise * fit.precision
+        sizes, vectors = np.linalg.eigh(np.eye(len(outcomes)) - room)
+        basis = vectors * np.sqrt(np.maximum(sizes, 0.0))
+        values, n_runs = room @ outcomes, len(outcomes)
+        largest = float(np.abs(outcomes).max(initial=0.0))
+        return cls(values, basis, float(outcomes @ values), n_runs - fit.n_constants, n_runs, largest, True)
 
     @classmethod
     def of(cls, model: Additive, at: Positions | None = None) -> "Residual":
@@ -158,7 +179,7 @@ class Residual:
         values = self.values - along * pull
         values[run] = 0.0
         square = float(values @ values)
-        if len(values) < self.n_runs:  # some of the runs only: theirs are a part of all squares
+        if len(values) < self.n_runs or self.shrinks:  # some of the runs only: theirs are a part of all squares
             square = max(square, self.square - pull**2)
         basis = np.column_stack([self.basis, along])
         return replace(self, values=values, basis=basis, square=square, dof=self.dof - 1)
