@@ -58,6 +58,10 @@ class Runs:
     def __len__(self) -> int:
         return len(self.outcomes)
 
+    def at(self, which: Places) -> "Runs":
+        """Some of the runs."""
+        return Runs(self.codes[which], self.outcomes[which], self.constants[which])
+
     def add(self, codes: Codes | list[list[int]], outcomes: Numbers | list[float], constants: Places | int) -> "Runs":
         """The runs with more of them."""
         rows = np.asarray(codes, dtype=np.int16).reshape(-1, self.codes.shape[1])

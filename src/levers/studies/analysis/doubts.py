@@ -100,12 +100,16 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
     claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
     outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
-    if (together := interactions_of(state, gathered)) is not None:
-        found = check_together(together, outlier_level)
-    elif runs.n_runs > choices.n_parameters + 1:
+    if runs.n_runs > choices.n_parameters + 1:
         found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
     elif (few := _with_parents_only(state, runs)) is not None:
         found = tuple(check for check in check_runs(few, outlier_level) if check.kind == OUTLIER)
+    if (together := interactions_of(state, gathered)) is not None:
+        named = [
+            run for check in found if check.kind == OUTLIER and check.p_value < outlier_level for run in check.runs
+        ]
+        by_it = check_together(together, named, outlier_level, state.spec.noise_sd)
+        found = found if by_it is None else by_it
     return tuple(
         CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
         for check in found

@@ -13,7 +13,7 @@ from levers.core.model.checks.order import drift, serial
 from levers.core.model.checks.outliers import CONTRADICTED, Outliers, outliers
 from levers.core.model.checks.shape import shape
 from levers.core.model.checks.spread import noise, spread
-from levers.core.model.interaction_fit import InteractionFit
+from levers.core.model.interaction_fit import InteractionFit, interaction_weights
 from levers.core.model.level_index import Numbers
 
 SEVERAL = 2
@@ -23,6 +23,8 @@ MANY_OUTLIERS = 3
 FAR_OUT = 1e-3
 """What the level for outliers is multiplied with where levers work together: good runs had p-values down to 7e-5 in 103
 studies of benchmarks/together.py's worlds, and typing errors far smaller ones."""
+LIKELY = 0.5
+"""The probability of interactions that the other runs must leave, for runs far from added effects to be good ones."""
 _MOST_CELLS = 8_000_000  # numbers of a basis: runs looked at times parameters
 
 
@@ -82,26 +84,40 @@ def check_runs(
     return tuple(check for check in checks if check is not None)
 
 
-def check_together(fit: InteractionFit, outlier_level: float) -> tuple[Check, ...]:
+def check_together(
+    fit: InteractionFit, named: Sequence[int], outlier_level: float, noise_sd: float | None = None
+) -> tuple[Check, ...] | None:
     """The check of runs whose setting was chosen by a fit with interactions: for outliers, by that fit.
 
-    What such a fit cannot follow is not normal noise, and no certificate is there for the other checks to contradict.
-    So a run is named only far beyond the level that is used where effects add up.
+    `named` are the outliers by added effects. They may be good runs, or typing errors that look like an interaction: so
+    the fit's variances are taken from the others, and where interactions are less likely than not by these, they are
+    outliers, and None is returned. What such a fit cannot follow is not normal noise, and no certificate is there for
+    other checks to contradict: a run is named only far beyond the level that is used where effects add up.
 
-    >>> from levers.core.model import interaction_fit as together
+    >>> from levers.core.model.interaction_fit import Runs, interaction_weights
     >>> rng = np.random.default_rng(0)
     >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 6, dtype=np.int16)
     >>> y = 5.0 * (codes[:, 0] == codes[:, 1]) + 0.1 * rng.normal(size=24)
     >>> y[5] = 50.0
-    >>> runs = together.Runs.none(2).add(codes, y, 0)
-    >>> fit = InteractionFit((2, 2), runs, together.InteractionWeights(0.1, 9, 9, 1, 1))
-    >>> [(check.kind, check.runs) for check in check_together(fit, 0.001)]
+    >>> runs = Runs.none(2).add(codes, y, 0)
+    >>> fit = InteractionFit((2, 2), runs, interaction_weights(runs, (2, 2), None))
+    >>> [(check.kind, check.runs) for check in check_together(fit, [5], 0.001)]
     [('outlier', (5,))]
+    >>> runs = Runs.none(2).add(codes, np.where(np.arange(24) == 5, 50.0, codes[:, 0] + 0.1 * rng.normal(size=24)), 0)
+    >>> check_together(InteractionFit((2, 2), runs, fit.weights), [5], 0.001) is None
+    True
     """
-    if len(fit.runs) <= fit.n_constants + 1:
+    runs = fit.runs
+    if len(runs) <= fit.n_constants + 1:
         return ()
+    if named:
+        others = np.setdiff1d(np.arange(len(runs)), named)
+        weights = interaction_weights(runs.at(others), fit.sizes, noise_sd)
+        if weights.probability < LIKELY:
+            return None
+        fit = replace(fit, weights=weights)
     left = Residual.of_interactions(fit)
-    found = outliers(left, fit.runs.outcomes, np.arange(len(fit.runs)), outlier_level * FAR_OUT)
+    found = outliers(left, runs.outcomes, np.arange(len(runs)), outlier_level * FAR_OUT)
     return tuple(replace(check, p_value=min(1.0, check.p_value / FAR_OUT)) for check in found.checks)
 
 
