@@ -149,6 +149,11 @@ def test_demo_ends_in_a_verdict_a_person_understands() -> None:
     assert "0.00 points below the best" in text
 
 
+def test_python_can_run_the_command_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "levers", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == run("--version").stdout
+
+
 def test_version_help_and_the_list_of_algorithms() -> None:
     assert run("--version").stdout.startswith("levers 0.")
     assert "Exit codes" in run("--help").stdout
