@@ -105,7 +105,7 @@ def markdown(reproduction: Reproduction, claims: Sequence[Claim], folder: Path) 
             header, rows = by_contender(points, sweep.x_label, cell)
             if any(any(row[2:]) for row in rows):
                 parts += [f"{title}:", table(header, rows)]
-    return "\n\n".join([*parts, "## Run it again", f"```python\n{again(reproduction)}\n```"]) + "\n"
+    return "\n\n".join([*parts, "## Run it again", f"```sh\n{again(reproduction)}\n```"]) + "\n"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

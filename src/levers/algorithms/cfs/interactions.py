@@ -1,6 +1,7 @@
 """What a study does where levers may work together: its leaders, and its next rows.
 
-The leaders are those of the fit with interactions, where these are hardly to be doubted. As large a share of the next
+The leaders are those of the fit with interactions, where these are hardly to be doubted; else what it expects and what
+added effects do are averaged, as likely as each is. As large a share of the next
 runs as interactions are likely is made at settings that are best in a draw of that fit (Thompson sampling; Baptista and
 Poloczek, ICML 2018, do so with pairs of levers). No guarantee rests on any of it (docs/decisions/0047).
 """
@@ -10,22 +11,43 @@ from collections.abc import Sequence
 import numpy as np
 
 from levers.algorithms.cfs import settings
-from levers.core.model.interaction_fit import InteractionFit, Runs
+from levers.core.model.interaction_fit import InteractionFit, Runs, Surface
+from levers.core.model.level_index import Numbers
 from levers.core.space import Codes
 
 
-def leaders_together(fit: InteractionFit, others: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The setting with the largest expected outcome, looked for from the best runs and from some others.
+def expected(fit: InteractionFit, effects: Numbers) -> Surface:
+    """What is expected of every setting: by the fit with interactions and by added effects, as likely as each is.
+
+    Where interactions are hardly to be doubted, by the first alone.
+
+    >>> from levers.core.model.interaction_fit import InteractionWeights
+    >>> runs = Runs.none(2).add([[0, 0], [0, 1], [1, 0], [1, 1]] * 4, [0.0, 0.0, 0.0, 1.0] * 4, 0)
+    >>> fit = InteractionFit((2, 2), runs, InteractionWeights(0.1, 1.0, 1.0, 0.05, 0.25))
+    >>> found = expected(fit, np.array([4.0, 0.0, 0.0, 0.0]))
+    >>> bool(np.allclose(found.pairs, 0.25 * fit.mean.pairs)), float(found.effects[0] - 0.25 * fit.mean.effects[0])
+    (True, 3.0)
+    """
+    mean, likely = fit.mean, fit.weights.probability
+    if fit.weights.prevail:
+        return mean
+    return Surface(likely * mean.effects + (1 - likely) * effects, likely * mean.pairs, likely * mean.near)
+
+
+def leaders_together(fit: InteractionFit, surface: Surface, others: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The setting with the largest value of a surface, looked for from some settings and from those of the best runs.
+
+    Of settings with the same value the one reached from the first of the others.
 
     >>> from levers.core.model.interaction_fit import InteractionWeights
     >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 4, dtype=np.int16)
     >>> runs = Runs.none(2).add(codes, (codes[:, 0] == codes[:, 1]) + 0.01 * np.arange(16), 0)
     >>> fit = InteractionFit((2, 2), runs, InteractionWeights(0.1, 1.0, 1.0, 0.05, 1.0))
-    >>> leaders_together(fit, [(0, 1)])
+    >>> leaders_together(fit, fit.mean, [(0, 1)])
     (1, 1)
     """
-    starts = np.concatenate([best_runs(fit.runs), np.asarray(others, dtype=np.int16)])
-    return tuple(fit.best(fit.mean, starts).tolist())
+    starts = np.concatenate([np.asarray(others, dtype=np.int16), best_runs(fit.runs)])
+    return tuple(fit.best(surface, starts).tolist())
 
 
 def sampled_rows(fit: InteractionFit, n_runs: int, rng: np.random.Generator) -> Codes:

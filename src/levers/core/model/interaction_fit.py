@@ -361,7 +361,8 @@ class InteractionFit:
                 break
             factor = owner[place]
             codes[row[rises], factor[rises]] = (place - begins[factor])[rises]
-        found: Codes = codes[int(self.values(surface, codes).argmax())]
+        values = self.values(surface, codes)
+        found: Codes = codes[int((values >= values.max() - least).argmax())]  # the first of those that are the same
         return found
 
     def difference(self, setting: Codes, against: Codes | None = None) -> tuple[float, float]:

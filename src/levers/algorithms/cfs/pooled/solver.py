@@ -26,7 +26,7 @@ from levers.algorithms.base import (
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
-from levers.algorithms.cfs.interactions import leaders_together
+from levers.algorithms.cfs.interactions import expected, leaders_together
 from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
@@ -495,11 +495,13 @@ class Pooled(Algorithm):
     def _with_posterior(self, state: PooledState, now: Standing | None) -> PooledState:
         """The leaders by the posterior. Nothing is dropped for good, any level may come back: what is in play matters
         for the certificate alone."""
-        leaders = leaders_of(self.choices, self.posterior(state), self.baseline)
+        added = self.posterior(state)
+        leaders = leaders_of(self.choices, added, self.baseline)
         state = self._with_interactions(state)
-        fit = state.prevailing
+        fit = state.interaction_fit
         if fit is not None:
-            leaders = leaders_together(fit, [leaders, *([] if self.baseline is None else [self.baseline])])
+            others = [leaders, *([] if self.baseline is None else [self.baseline])]
+            leaders = leaders_together(fit, expected(fit, added.mean), others)
         if now is None:
             return replace(state, leaders=leaders)
         in_play = tuple(
@@ -643,10 +645,11 @@ class Pooled(Algorithm):
         """All runs of complete blocks, as the leaders were chosen by them."""
         if state.rho is None:
             return None
-        together = state.prevailing
-        if together is not None:  # what changing one lever of the setting chosen would add
-            [steps] = together.steps(together.mean, np.array([state.leaders], dtype=np.int16))
-            return Fitted(state.fit, steps, chosen_rows=True, together=together)
+        fit = state.interaction_fit
+        if fit is not None:  # what changing one lever of the setting chosen would add
+            surface = expected(fit, self.posterior(state).mean)
+            [steps] = fit.steps(surface, np.array([state.leaders], dtype=np.int16))
+            return Fitted(state.fit, steps, chosen_rows=True, together=state.prevailing)
         shrinks = self.aim == BEST or state.noise_sd is None or (state.stopped and state.certified is None)
         return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
 

@@ -126,5 +126,5 @@ class PooledState:
 
     @property
     def prevailing(self) -> InteractionFit | None:
-        """The same where it is hardly to be doubted that they do: the leaders are its."""
+        """The same where it is hardly to be doubted that they do: the leaders are by it alone."""
         return self.interaction_fit if self.together is not None and self.together.prevail else None
