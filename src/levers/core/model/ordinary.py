@@ -31,20 +31,28 @@ class Fitted:
 
     `shrunken` are effects of all levels in a row, drawn towards 0 where runs are few. `chosen_rows` says that later
     runs were chosen by earlier outcomes, so that errors are not quite those of rows planned in advance. Where levers
-    work `together`, the choice was made by that fit, and `shrunken` is what changing one lever of it would add.
+    may work together, `steps` is what changing one lever of the setting chosen would add; where they do, the choice was
+    made by the fit `together`, and not by this one.
     """
 
     fit: Fit
     shrunken: Numbers | None = None
     chosen_rows: bool = False
     together: InteractionFit | None = None
+    steps: Numbers | None = None
 
     @property
     def effects(self) -> Numbers:
-        """The effects that were compared; nan for a level that was never run."""
-        if self.shrunken is None:
-            return self.fit.theta
-        return np.where(self.fit.moments.level_counts > 0, self.shrunken, np.nan)
+        """The effects that add up to what is expected of a setting; nan for a level that was never run."""
+        return self.fit.theta if self.shrunken is None else self._of_levels_run(self.shrunken)
+
+    @property
+    def compared(self) -> Numbers:
+        """What levels were compared by, the other levers set as chosen; nan for a level that was never run."""
+        return self.effects if self.steps is None else self._of_levels_run(self.steps)
+
+    def _of_levels_run(self, numbers: Numbers) -> Numbers:
+        return np.where(self.fit.moments.level_counts > 0, numbers, np.nan)
 
 
 class Noise(NamedTuple):

@@ -118,7 +118,7 @@ class Estimates:
 
     @cached_property
     def _values(self) -> list[NDArray[np.float64]]:
-        return [] if self.fitted is None else self.choices.values(self.fitted.effects)
+        return [] if self.fitted is None else self.choices.values(self.fitted.compared)
 
     @cached_property
     def leaders(self) -> tuple[int, ...]:

@@ -647,9 +647,9 @@ class Pooled(Algorithm):
             return None
         fit = state.interaction_fit
         if fit is not None:  # what changing one lever of the setting chosen would add
-            surface = expected(fit, self.posterior(state).mean)
-            [steps] = fit.steps(surface, np.array([state.leaders], dtype=np.int16))
-            return Fitted(state.fit, steps, chosen_rows=True, together=state.prevailing)
+            added = self.posterior(state).mean
+            [steps] = fit.steps(expected(fit, added), np.array([state.leaders], dtype=np.int16))
+            return Fitted(state.fit, added, True, state.prevailing, steps)
         shrinks = self.aim == BEST or state.noise_sd is None or (state.stopped and state.certified is None)
         return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
 
@@ -672,7 +672,7 @@ class Pooled(Algorithm):
         if fitted is None or fitted.shrunken is None:
             return found
         # what the leaders lead by, and intervals that hold it
-        losses = decisions.shown_losses(self.choices.values(fitted.effects), state.leaders)
+        losses = decisions.shown_losses(self.choices.values(fitted.compared), state.leaders)
         return replace(found, effects=losses, intervals=decisions.widened(found.intervals, losses))
 
     def outlook(self, state: PooledState, n_asked: int) -> Outlook:
