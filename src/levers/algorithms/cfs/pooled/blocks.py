@@ -5,9 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows
+from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, local_shares
 from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.settings import TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.days import divided_rows
@@ -30,7 +31,10 @@ def allocated_block(
     rows: Codes = np.zeros((0, len(choices.n_levels)), dtype=np.int16)
     if n_sampled < n_runs:
         found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
-        rows = allocated_rows(allocated_shares(choices, found, n_left), n_runs - n_sampled, rng)
+        shares = allocated_shares(choices, found, n_left)
+        if state.rules >= TOGETHER_RULES:
+            shares = local_shares(choices, found, shares)
+        rows = allocated_rows(shares, n_runs - n_sampled, rng)
         rows = complementary_rows(rows, choices, state.pooled.information)
     if fit is not None and n_sampled:
         rows = rng.permutation(np.concatenate([rows, sampled_rows(fit, n_sampled, rng)]))
