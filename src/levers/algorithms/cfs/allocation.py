@@ -74,10 +74,11 @@ def local_shares(
 ) -> list[NDArray[np.float64]]:
     """The same shares, but levers hardly in doubt stay at their leaders, so that the others are compared there.
 
-    A lever of two levels would else have each in half of the runs to the end, however clear it is. Where effects add up
-    that costs nothing, and saves nothing; where levers interact too little to be seen, it compares the others in places
-    that will not be chosen. A factor is left at its leader in a share 1 - c / (HARDLY c') of the runs, with c its
-    expected opportunity cost sum_j E[(theta_j - theta_i)^+] and c' the average over all factors.
+    A lever of two levels would else have each in half of the runs to the end, however clear it is, and one that is so
+    clear that all gains are 0 its first level in all. Where effects add up that costs nothing, and saves nothing; where
+    levers interact too little to be seen, it compares the others in places that will not be chosen. A factor is left at
+    its leader in a share 1 - c / (HARDLY c') of the runs, with c its expected opportunity cost
+    sum_j E[(theta_j - theta_i)^+] and c' the average over all factors.
 
     >>> clear = Posterior(np.array([3.0, -3.0, 0.1, 0.0]), 0.04 * np.eye(4), 1.0, 1.0)
     >>> even = [np.array([0.5, 0.5]), np.array([0.5, 0.5])]
