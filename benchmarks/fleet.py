@@ -1,7 +1,8 @@
 """Many processes on one study: python benchmarks/fleet.py [--workers 16] [--trials 20000] [--restarts 10]
 
 Each asks for one trial at a time, with a lease, and tells it. No lock error, no trial handed out twice, every outcome
-as it was told. With --restarts PostgreSQL is restarted so many times while workers call `optimize`: no worker ends,
+as it was told. With --against PATH, the `src` folder of another version, both are measured in turn, and the ratio is
+printed. With --restarts PostgreSQL is restarted so many times while workers call `optimize`: no worker ends,
 nothing is lost or counted twice, the verdict is the one without restarts. Exit code 1 if not.
 """
 
@@ -16,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from in_turn import in_turn
 
 from harness.fleet import run_fleet
 from harness.outage import run_through_restarts
@@ -32,11 +34,17 @@ def main() -> None:
     parser.add_argument("--storage", choices=[*STORAGES, "both"], default="both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--restarts", type=int, default=0, help="restart PostgreSQL so many times")
+    parser.add_argument("--against", type=Path, metavar="SRC", help="another version's src folder, to compare with")
+    parser.add_argument("--turns", type=int, default=4, help="how often each version is measured with --against")
     given = parser.parse_args()
+    storages = STORAGES if given.storage == "both" else (given.storage,)
+    if given.against is not None:
+        options = ["--workers", str(given.workers), "--trials", str(given.trials), "--seed", str(given.seed)]
+        sys.exit(0 if in_turn(__file__, given.against, storages, options, given.turns) else 1)
     if given.restarts:
         sys.exit(0 if through_restarts(given.workers, given.trials, given.restarts) else 1)
     all_ok = True
-    for storage in STORAGES if given.storage == "both" else [given.storage]:
+    for storage in storages:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levers-fleet-")))
             url = f"sqlite:///{folder}/levers.db" if storage == "sqlite" else stack.enter_context(running_postgres())

@@ -11,9 +11,6 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # before numpy is loaded
 
 import argparse
-import math
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from in_turn import in_turn
 
-import levers
 from harness.fleet import FLEET_SPACE
 from harness.http_load import check_load, run_load, running_server
 from harness.postgres import running_postgres
@@ -44,35 +41,6 @@ def alone(url: str, seconds: float) -> float:
     return n / (time.perf_counter() - began)
 
 
-def side_by_side(given: argparse.Namespace) -> bool:
-    """Measure another version and this one in turn, each in a process of its own; print what they reach, and the ratio.
-
-    Machines are busy with other things too, so that only runs that follow each other can be compared.
-    """
-    own = Path(levers.__file__).parents[1]
-    is_well = True
-    for storage in STORAGES if given.storage == "both" else [given.storage]:
-        rates: dict[Path, list[float]] = {given.against: [], own: []}
-        for _ in range(given.turns):
-            for source, found in rates.items():
-                options = ["--storage", storage, "--workers", str(given.workers), "--seconds", str(given.seconds)]
-                path = os.pathsep.join([str(source.resolve()), *sys.path[1:]])
-                done = subprocess.run(
-                    [sys.executable, __file__, *options],
-                    env={**os.environ, "PYTHONPATH": path},
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                print(f"{source}: {done.stdout}", end="", flush=True)
-                is_well &= done.returncode == 0
-                measured = re.search(r"(\d+) trials in ([\d.]+) s", done.stdout)
-                found.append(float(measured[1]) / max(float(measured[2]), 1.0) if measured else math.nan)
-        before, now = (sum(found) / len(found) for found in rates.values())
-        print(f"{storage}: {before:.1f} trials a second there, {now:.1f} here, ratio {now / before:.2f}", flush=True)
-        is_well &= now >= before
-    return is_well
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=64)
@@ -81,10 +49,12 @@ def main() -> None:
     parser.add_argument("--against", type=Path, metavar="SRC", help="another version's src folder, to compare with")
     parser.add_argument("--turns", type=int, default=2, help="how often each version is measured with --against")
     given = parser.parse_args()
+    storages = STORAGES if given.storage == "both" else (given.storage,)
     if given.against is not None:
-        sys.exit(0 if side_by_side(given) else 1)
+        options = ["--workers", str(given.workers), "--seconds", str(given.seconds)]
+        sys.exit(0 if in_turn(__file__, given.against, storages, options, given.turns) else 1)
     all_ok = True
-    for storage in STORAGES if given.storage == "both" else [given.storage]:
+    for storage in storages:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levers-load-")))
             url = f"sqlite:///{folder}/levers.db" if storage == "sqlite" else stack.enter_context(running_postgres())
