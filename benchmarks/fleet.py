@@ -20,7 +20,6 @@ import numpy as np
 from in_turn import in_turn
 
 from harness.fleet import run_fleet
-from harness.outage import run_through_restarts
 from harness.postgres import restart_postgres, running_postgres
 
 STORAGES = ("sqlite", "postgresql")
@@ -62,6 +61,8 @@ def main() -> None:
 
 def through_restarts(workers: int, trials: int, restarts: int) -> bool:
     """A fleet of `optimize` calls while the database is restarted; prints what came of it."""
+    from harness.outage import run_through_restarts  # which versions to compare with may not have
+
     with tempfile.TemporaryDirectory(prefix="levers-fleet-") as folder, running_postgres() as url:
         found = run_through_restarts(
             url, Path(folder), lambda: restart_postgres(url), workers=workers, runs=trials, restarts=restarts
