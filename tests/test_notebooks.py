@@ -18,7 +18,7 @@ SHOWN = {
         "supplier",
     ],
     "engineer": [
-        "prefetch and batch seem to interact",
+        r"prefetch and batch interact \(p",
         "<svg",
         r"parents=\('pool', 'compression', 'prefetch', 'batch'\)",
         r"1\d\.\d ms faster",

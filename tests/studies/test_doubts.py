@@ -155,7 +155,8 @@ def test_good_runs_of_levers_that_work_together_are_no_outliers() -> None:
     for seed in range(8):
         study = paired(seed)
         verdict = study.verdict()
-        assert [one.kind for one in verdict.provisos] == ["work together", "checked"]
+        assert [one.kind for one in verdict.provisos] == ["work together", "interaction", "checked"]
+        assert {"a", "b"} <= set(verdict.provisos[1].levers)
         assert verdict.doubts == ()
         assert [result.check.kind for result in checks(study.state)] == ["outlier"]
         found = additivity(study.state)

@@ -14,7 +14,7 @@ from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.confirmation import confirmation
 from levers.studies.analysis.describe import setting_words, several
-from levers.studies.analysis.diagnostics import gathered_runs, interactions_of
+from levers.studies.analysis.diagnostics import additivity, gathered_runs, interactions_of
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.outcomes import is_correctable, levels_of_run
@@ -296,11 +296,15 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
+    together = interactions_of(state, gathered_runs(state, with_open=False)) is not None
+    if together and (found := additivity(state)).suspects:
+        members = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}
+        yield Remark("interaction", found.summary, tuple(name for name in found.names if name in members))
     if state.checked_runs and not state.doubts:
         n_runs = _n_checked(state) + sum(len(past.values) for past in state.past[: state.n_past_used])
         runs = several(n_runs, "run was", "runs were")
         text = f"{runs} checked for outliers, noise, spread, drift, shape and interactions: no doubt"
-        if interactions_of(state, gathered_runs(state, with_open=False)) is not None:
+        if together:
             text = f"{runs} checked for outliers, by the fit with pairs of levers: no doubt"
         elif n_runs <= state.choices.n_parameters + 1:
             text = f"{several(n_runs, 'run is', 'runs are')} too few to check anything but outliers"
