@@ -127,6 +127,13 @@ def test_a_long_study_that_went_on_forgets_its_runs() -> None:
     assert state.together is None
 
 
+def test_a_noise_stated_too_small_makes_no_interactions() -> None:
+    """What is left over has to be something, and would be pairs of levers if the stated noise were relied on."""
+    verdicts = [studied(Cfs(problem(0.5), budget=80), seed, 1.0, added) for seed in range(12)]
+    claimed = [one for one in verdicts if "work together" in {proviso.kind for proviso in one.provisos}]
+    assert len(claimed) <= 1
+
+
 def test_levers_hardly_in_doubt_stay_where_they_lead() -> None:
     """The others are then compared where they will be set; under earlier rules half of the runs were elsewhere."""
 

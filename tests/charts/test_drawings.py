@@ -346,7 +346,8 @@ def test_interacting_factors_stand_out() -> None:
     chart = drawn(study)["additivity"]
     assert [row[:2] for row in chart.facts.rows if row[-1] == "yes"] == [("a", "b")]
     assert marks(chart, "c-bar")[0].startswith("a and b")
-    assert "seem to interact" in chart.facts.caption
+    assert "A and b interact" in chart.facts.caption
+    assert "set together" in chart.facts.caption
     assert marks(chart, "c-now")
 
 

@@ -154,7 +154,8 @@ def interaction_weights(
     """The variances of the largest marginal likelihood, on a grid; an unknown noise is estimated with them.
 
     The same without pairs is what interactions are compared with: their probability is that of all shares of pairs
-    considered, on average, against none, each with its likeliest scale.
+    considered, on average, against none, each with its likeliest scale. A stated noise is not relied on for that: the
+    probability is the smaller one of that with it and that with the noise learned from the runs.
 
     With U diag(a) U' the kernel off the constants and w = U' y, -2 log p(y) = sum log(1 + q a) + S(q) / sigma^2, where
     S = sum w^2 / (1 + q a), q is the variance of main effects over sigma^2, and an unknown sigma^2 is S / dof.
@@ -175,26 +176,32 @@ def interaction_weights(
     outcomes = basis.T @ runs.outcomes
     dof, total = max(len(outcomes), 1), float(outcomes @ outcomes)
     main, pairs, near = (basis.T @ kernel @ basis for kernel in _Levels(tuple(sizes)).kernels(runs.codes, runs.codes))
-    costs, found = [], []
+    floor = max(least_noise**2, 1e-300)
+    costs, learned, found = [], [], []
     for share in (0.0, *_PAIR_SHARES):
         rest = _NEAR_SHARE if share else 0.0
         values, vectors = np.linalg.eigh(main + share * pairs + rest * near)
         grown = 1 + _RATIOS[:, None] * np.maximum(values, 0.0)
-        left = ((vectors.T @ outcomes) ** 2 / grown).sum(axis=1)
-        if noise_sd is None:
-            variances = np.maximum((left + _JITTER * total) / dof, max(least_noise**2, 1e-300))
-            cost = np.log(grown).sum(axis=1) + dof * np.log(variances) + left / variances
-        else:
-            variances = np.full(len(_RATIOS), max(noise_sd, least_noise) ** 2)
-            cost = np.log(grown).sum(axis=1) + left / variances
+        left, size = ((vectors.T @ outcomes) ** 2 / grown).sum(axis=1), np.log(grown).sum(axis=1)
+        variances = np.maximum((left + _JITTER * total) / dof, floor)
+        cost = size + dof * np.log(variances) + left / variances
+        learned.append(float(cost.min()))
+        if noise_sd is not None:
+            variances = np.full(len(_RATIOS), max(noise_sd**2, floor))
+            cost = size + left / variances
         i = int(np.argmin(cost))
         costs.append(float(cost[i]))
         ratio = float(_RATIOS[i])
         found.append((float(variances[i]), ratio, ratio * share, ratio * rest))
     best = 1 + int(np.argmin(costs[1:]))
+    # a noise that was stated too small would make interactions of what is noise
+    return InteractionWeights(*found[best], min(_probability(costs), _probability(learned)))
+
+
+def _probability(costs: Sequence[float]) -> float:
+    """That of interactions, from -2 log p(y) without them and with each share of pairs considered."""
     likely = np.exp(-0.5 * (np.array(costs) - min(costs)))
-    probability = float(likely[1:].mean() / (likely[0] + likely[1:].mean()))
-    return InteractionWeights(*found[best], probability)
+    return float(likely[1:].mean() / (likely[0] + likely[1:].mean()))
 
 
 def _constants(runs: Runs) -> Numbers:
