@@ -96,13 +96,19 @@ def local_shares(
     return kept
 
 
+def _indicators(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The levels that a factor's combinations are made of, and which of them each has."""
+    used = np.unique(places)
+    indicators = np.zeros((len(places), len(used)))
+    np.put_along_axis(indicators, np.searchsorted(used, places), 1.0, axis=1)
+    return used, indicators
+
+
 def _opportunity_cost(places: NDArray[np.int64], found: Posterior) -> tuple[float, int]:
     """What choosing a factor's leader is expected to cost, its rivals being compared with it one by one; the leader."""
     values = found.mean[places].sum(axis=1)
     leader = int(values.argmax())
-    used = np.unique(places)
-    indicators = np.zeros((len(places), len(used)))
-    np.put_along_axis(indicators, np.searchsorted(used, places), 1.0, axis=1)
+    used, indicators = _indicators(places)
     away = np.delete(indicators[leader] - indicators, leader, axis=0)
     spread = np.sqrt(np.maximum(((away @ found.covariance[np.ix_(used, used)]) * away).sum(axis=1), 1e-300))
     z = np.delete(values[leader] - values, leader) / spread
@@ -146,9 +152,7 @@ def _tied_shares(places: NDArray[np.int64], found: Posterior, n_steps: int, adde
     Combinations share levels, so a run at combination c, with indicator z, lowers the variance of a difference d by
     (d' C z)^2 / (1/added + z' C z), C being the covariance of the parts' effects, and C itself is updated.
     """
-    used = np.unique(places)
-    indicators = np.zeros((len(places), len(used)))
-    np.put_along_axis(indicators, np.searchsorted(used, places), 1.0, axis=1)
+    used, indicators = _indicators(places)
     covariance = found.covariance[np.ix_(used, used)].copy()
     values = indicators @ found.mean[used]
     best = int(values.argmax())

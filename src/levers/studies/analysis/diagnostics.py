@@ -90,6 +90,12 @@ class Additivity:
     together: bool = False
 
     @property
+    def interacting(self) -> tuple[str, ...]:
+        """The levers of the pairs to blame, in their order."""
+        members = {k for pair in self.suspects for k in (pair.first, pair.second)}
+        return tuple(name for k, name in enumerate(self.names) if k in members)
+
+    @property
     def in_doubt(self) -> bool:
         """Whether the certificate's assumption is in doubt."""
         if self.together:

@@ -157,10 +157,8 @@ def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
     """Levers that interact, where the setting was chosen as if they did not."""
     found = additivity(state, outlying)
     if found.in_doubt:
-        names = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}
         p_values = [pair.adjusted for pair in found.suspects] or [found.lack.p_value if found.lack else 1.0]
-        levers = tuple(name for name in found.names if name in names)
-        yield Remark("additivity", found.summary, levers, p_value=min(p_values))
+        yield Remark("additivity", found.summary, found.interacting, p_value=min(p_values))
 
 
 def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:

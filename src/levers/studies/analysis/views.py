@@ -298,8 +298,7 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 def _provisos(state: StudyState) -> Iterator[Remark]:
     together = interactions_of(state, gathered_runs(state, with_open=False)) is not None
     if together and (found := additivity(state)).suspects:
-        members = {found.names[k] for pair in found.suspects for k in (pair.first, pair.second)}
-        yield Remark("interaction", found.summary, tuple(name for name in found.names if name in members))
+        yield Remark("interaction", found.summary, found.interacting)
     if state.checked_runs and not state.doubts:
         n_runs = _n_checked(state) + sum(len(past.values) for past in state.past[: state.n_past_used])
         runs = several(n_runs, "run was", "runs were")
