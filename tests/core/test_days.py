@@ -82,6 +82,23 @@ def test_long_rounds_are_divided_part_by_part() -> None:
     assert mean_variance(ordered, sizes, lengths) < 1.02 * mean_variance(rows, sizes, (1500,))
 
 
+def test_the_order_does_not_depend_on_the_processor() -> None:
+    """Processors add up in different orders; so does this one, when columns stand in another order."""
+
+    def n_different(steady: bool) -> int:
+        found = 0
+        for seed in range(30):
+            sizes = (2, 3, 3, 4)
+            rows = largest_design(sizes, 48, seed).rows
+            order = divided_rows(rows, sizes, (8,) * 6, np.random.default_rng(seed), steady)
+            turned = divided_rows(rows[:, ::-1], sizes[::-1], (8,) * 6, np.random.default_rng(seed), steady)
+            found += not np.array_equal(order, turned)
+        return found
+
+    assert n_different(steady=True) == 0
+    assert n_different(steady=False) > 0  # so rounding does matter where it may
+
+
 def test_the_order_inside_a_day_is_random() -> None:
     """Whatever drifts inside a day must not meet levels in an order that the design chose."""
     rows = largest_design((2, 2, 2), 16, 0).rows

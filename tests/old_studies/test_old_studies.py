@@ -180,7 +180,8 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
         assert (found.parents, found.on_parents) == (was.parents, was.on_parents)
         if finished or sample.stem in SAME_RULES:  # else its later blocks are designed by other rules than then
             assert (found.assignment, found.n_runs) == (was.assignment, was.n_runs)
-            assert found.tolerance == pytest.approx(was.tolerance)  # the last digits differ between processors
+            # the last digits differ between processors, and which rows were in which day did so up to 0.2.0
+            assert found.tolerance == pytest.approx(was.tolerance, rel=1e-3 if name == "days" else 1e-6)
         if sample.stem in SAME_RULES:  # what speaks against them was not looked for then
             assert comparable(found).statement == comparable(was).statement
         assert study.trials_dataframe().height > 0

@@ -18,8 +18,6 @@ from levers.algorithms.cfs.settings import (
     DAY_RULES,
     NOISES,
     POOLED_RULES,
-    THIN_RULES,
-    TOGETHER_RULES,
 )
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.sparse.state import SparseState
@@ -154,11 +152,6 @@ class Cfs(Algorithm):
         return replace(self.pooled, rules=DAY_RULES)
 
     @cached_property
-    def pooled_additive(self) -> Pooled:
-        """The same of studies that were begun when effects were taken to add up whatever the runs said."""
-        return replace(self.pooled, rules=THIN_RULES)
-
-    @cached_property
     def sparse(self) -> Sparse:
         """The rules that find few parents among very many factors."""
         assert self.max_parents is not None  # see is_sparse
@@ -223,9 +216,9 @@ class Cfs(Algorithm):
     def _pooled_by(self, rules: int) -> Pooled:
         if rules == POOLED_RULES:
             return self.pooled_before
-        if rules == THIN_RULES:
-            return self.pooled_additive
-        return self.pooled if rules == TOGETHER_RULES else self.pooled_by_days
+        if rules == DAY_RULES:
+            return self.pooled_by_days
+        return self.pooled if rules == self.pooled.rules else replace(self.pooled, rules=rules)
 
     def ask(self, state: Any, rng: np.random.Generator) -> Batch | Verdict:
         """The next runs of the block under way, or the verdict."""

@@ -14,6 +14,7 @@ from levers.algorithms.cfs.settings import (
     POOLED_RULES,
     RULES,
     SPARSE_RULES,
+    STEADY_RULES,
     SUBSET_RULES,
     THIN_RULES,
     TOGETHER_RULES,
@@ -61,7 +62,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
     if verdict.rules == SUBSET_RULES:
         raise InvalidSettingError("verdicts of studies that may leave levers alone cannot be recomputed from outcomes")
-    if verdict.rules not in (RULES, POOLED_RULES, SPARSE_RULES, DAY_RULES, THIN_RULES, TOGETHER_RULES):
+    if verdict.rules not in (RULES, POOLED_RULES, SPARSE_RULES, DAY_RULES, THIN_RULES, TOGETHER_RULES, STEADY_RULES):
         raise InvalidSettingError(_ANOTHER_VERSION)
     if any(block.design in ("as run", "as stored") for block in verdict.blocks):
         raise InvalidSettingError(

@@ -59,12 +59,14 @@ def part_lengths(n_runs: int, least: int) -> tuple[int, ...]:
 
 
 def divided_rows(
-    rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator
+    rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator, steady: bool = True
 ) -> NDArray[np.int64]:
     """The order of rows, day after day, in which levels are about equally often in every day; random inside a day.
 
     Least is   sum_d sum_a (c_da - n_d p_a)^2 / (n_d p_a),   c_da being how often day d of n_d runs has level a, and p_a
-    the level's share of the round. Rows of different days are swapped as long as that gains.
+    the level's share of the round. Rows of different days are swapped as long as that gains. Of swaps that gain the
+    same the first is made; unless `steady` rounding chooses among them, as it did in earlier versions, and an order may
+    be another on another processor.
 
     >>> rows = np.array([[0, 0], [0, 0], [0, 1], [0, 1], [1, 0], [1, 0], [1, 1], [1, 1]], dtype=np.int16)
     >>> order = divided_rows(rows, (2, 2), (4, 4), np.random.default_rng(0))
@@ -77,13 +79,13 @@ def divided_rows(
         begin = int(ends[first - 1]) if first else 0
         last = max(int(np.searchsorted(ends, begin + MOST_AT_ONCE, side="right")), first + 1)
         end = int(ends[last - 1])
-        order[begin:end] = begin + _divided_part(rows[begin:end], sizes, lengths[first:last], rng)
+        order[begin:end] = begin + _divided_part(rows[begin:end], sizes, lengths[first:last], rng, steady)
         first = last
     return order
 
 
 def _divided_part(
-    rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator
+    rows: Codes, sizes: Sequence[int], lengths: Sequence[int], rng: np.random.Generator, steady: bool
 ) -> NDArray[np.int64]:
     if len(lengths) == 1:
         return rng.permutation(len(rows))
@@ -96,12 +98,24 @@ def _divided_part(
     length = np.asarray(lengths, dtype=np.float64)
     days = np.repeat(np.arange(len(length)), lengths)
     starting = [rng.permutation(days) for _ in range(_STARTS if n <= _FEW_ROWS else 1)]
-    costs = [_improve(start, used, share, length, rng) for start in starting]
-    day = starting[int(np.argmin(costs))]
+    alike = _ROUNDING if steady else 0.0
+    costs = [_improve(start, used, share, length, rng, alike) for start in starting]
+    day = starting[_first_least(np.array(costs), alike)]
     return np.lexsort((rng.random(n), day))
 
 
-def _improve(day: NDArray[np.int64], used: Numbers, share: Numbers, length: Numbers, rng: np.random.Generator) -> float:
+def _first_least(values: Numbers, alike: float) -> int:
+    """Where the least value is: the first of those that are alike.
+
+    >>> _first_least(np.array([2.0, 1.0 + 1e-12, 1.0]), _ROUNDING), _first_least(np.array([1.0 + 1e-12, 1.0]), 0.0)
+    (1, 1)
+    """
+    return int((values <= values.min() + alike).argmax())
+
+
+def _improve(
+    day: NDArray[np.int64], used: Numbers, share: Numbers, length: Numbers, rng: np.random.Generator, alike: float
+) -> float:
     """Swap rows of different days while that gains, in place; and what is left of the criterion.
 
     With z a row's indicators over sqrt(p), and E_d the sum of z over a day less what is expected, swapping row i of day
@@ -121,7 +135,7 @@ def _improve(day: NDArray[np.int64], used: Numbers, share: Numbers, length: Numb
             here = pull[:, a] - pull[row, day]
             change = 2 * (here - pull[i, a] + pull[i, day]) + (shorter[a] + shorter[day]) * apart[i]
             change[day == a] = 0.0
-            j = int(change.argmin())
+            j = _first_least(change, alike)
             if change[j] < -_ROUNDING:
                 b = int(day[j])
                 moved = scaled[j] - scaled[i]

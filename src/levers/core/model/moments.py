@@ -75,10 +75,7 @@ class LevelSums(_OutcomeSums):
         """The sums with more runs added."""
         rows = np.atleast_2d(np.asarray(codes))
         y = check_outcomes(outcomes, len(rows))
-        if rows.shape[1] != len(self.n_levels):
-            raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(self.n_levels)}")
-        if rows.size and (rows.min() < 0 or (rows >= np.asarray(self.n_levels)).any()):
-            raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
+        check_levels(rows, self.n_levels)
         if len(rows) == 0:
             return self
         mean = float(y.mean())
@@ -161,6 +158,19 @@ class Moments(_OutcomeSums):
         if self.n_runs == 0 or other.n_runs == 0:
             return other if self.n_runs == 0 else self
         return self._pooled(other)
+
+
+def check_levels(rows: NDArray[np.integer], n_levels: Sequence[int]) -> None:
+    """Refuse rows that are not level positions of factors with so many levels.
+
+    >>> check_levels(np.array([[0, 2]]), [2, 2])
+    Traceback (most recent call last):
+    levers.errors.InvalidSpaceError: a run has a level that its factor does not have, or one left to nature
+    """
+    if rows.shape[1] != len(n_levels):
+        raise InvalidSpaceError(f"runs have {rows.shape[1]} factors, the model has {len(n_levels)}")
+    if rows.size and (rows.min() < 0 or (rows >= np.asarray(n_levels)).any()):
+        raise InvalidSpaceError("a run has a level that its factor does not have, or one left to nature")
 
 
 def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> NDArray[np.int64]:

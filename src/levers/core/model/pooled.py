@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from levers.core.codec import serialisable
 from levers.core.model.level_index import Numbers, offsets
-from levers.core.model.moments import Moments
+from levers.core.model.moments import Moments, check_levels, pair_counts
+from levers.core.space import Codes
 
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 """The relative error that a large constant in the outcomes may leave in each residual."""
@@ -163,6 +164,41 @@ class PooledSums:
             self.information + information,
             max(self.largest, abs(block.mean)),
             (n * self.mean + more * block.mean) / (n + more),
+            self.steps if steps is None else steps,
+        )
+
+    def add_blocks(
+        self, codes: Codes, outcomes: Numbers, lengths: Sequence[int], steps: OutcomeSteps | None = None
+    ) -> "PooledSums":
+        """The sums with several blocks one below the other, of these lengths, each with a constant of its own.
+
+        The same as adding them one by one, up to rounding, for the price of one.
+
+        >>> rows, y = np.array([[0, 0], [1, 1], [0, 1], [1, 0], [1, 1]]), np.array([1.0, 2.0, 6.0, 3.0, 7.0])
+        >>> whole = PooledSums.empty([2, 2]).add_blocks(rows, y, (2, 3))
+        >>> parts = [Moments.empty([2, 2]).add(rows[i:j], y[i:j]) for i, j in ((0, 2), (2, 5))]
+        >>> single = PooledSums.empty([2, 2]).add(parts[0]).add(parts[1])
+        >>> bool(np.allclose(whole.information, single.information)), np.allclose(whole.sums, single.sums)
+        (True, True)
+        """
+        check_levels(codes, self.n_levels)
+        d, sizes = len(self.sums), np.asarray(lengths)
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        places = codes + self.offsets[:-1]
+        used = np.bincount((places + d * block[:, None]).ravel(), minlength=d * len(sizes)).reshape(len(sizes), d)
+        means = np.bincount(block, outcomes) / sizes
+        about = outcomes - means[block]
+        n, more = self.n_runs, len(outcomes)
+        return PooledSums(
+            self.n_levels,
+            n + more,
+            self.n_blocks + len(sizes),
+            self.square + float(about @ about),
+            self.sums + np.bincount(places.ravel(), np.repeat(about, codes.shape[1]), minlength=d),
+            self.counts + used.sum(axis=0),
+            self.information + pair_counts(codes, self.n_levels) - used.T @ (used / sizes[:, None]),
+            max(self.largest, float(np.abs(means).max())),
+            (n * self.mean + float(outcomes.sum())) / (n + more),
             self.steps if steps is None else steps,
         )
 

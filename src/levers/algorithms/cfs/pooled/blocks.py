@@ -62,12 +62,12 @@ def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> 
 
 
 @lru_cache(maxsize=4)
-def divided_block(design: Design, choices: Choices, lengths: tuple[int, ...], seed: int) -> Design:
+def divided_block(design: Design, choices: Choices, lengths: tuple[int, ...], seed: int, steady: bool = True) -> Design:
     """The same rows in the order of days of these lengths, each balanced as well as it can be."""
     rows, sizes = design.rows, design.sizes
     if sizes == choices.n_levels:
         rows, sizes = choices.rows(rows), choices.sizes
-    ordered = design.rows[divided_rows(rows, sizes, lengths, np.random.default_rng([seed, 2]))]
+    ordered = design.rows[divided_rows(rows, sizes, lengths, np.random.default_rng([seed, 2]), steady)]
     ordered.flags.writeable = False
     return Design(ordered, design.sizes, design.kind)
 

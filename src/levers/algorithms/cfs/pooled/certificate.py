@@ -160,21 +160,29 @@ class PooledCertificate:
         far = rough > 2 * following and not self.elsewhere  # the usual scale knows nothing of other runs
         if not all(math.isfinite(error) for _, error in stakes) or far:
             return max(rough, 2 * following)
-        if stakes_bound(stakes, tolerance) <= risk:
+        now = stakes_bound(stakes, tolerance)
+        if now <= risk:
             return 0.0
         if self.elsewhere and stakes_bound(self.stakes(state, evidence, _VERY_MANY), tolerance) > risk:
             return math.inf
-        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), tolerance, risk, thins)
+        return self._secant(state, evidence, max(rough, 0.02 * state.n_runs), now, tolerance, risk, thins)
 
     def _secant(
-        self, state: PooledState, evidence: Evidence, guess: float, tolerance: float, risk: float, thins: bool
+        self,
+        state: PooledState,
+        evidence: Evidence,
+        guess: float,
+        now: float,
+        tolerance: float,
+        risk: float,
+        thins: bool,
     ) -> float:
-        """The least number of runs whose certificate was computed and accepted, nearly."""
+        """The least number of runs whose certificate was computed and accepted, nearly; `now` is the bound of none."""
 
         def excess(more: float) -> float:
             return math.log(max(stakes_bound(self.stakes(state, evidence, more, thins), tolerance), 1e-300) / risk)
 
-        low, low_excess = 0.0, excess(0.0)
+        low, low_excess = 0.0, math.log(max(now, 1e-300) / risk)
         high, high_excess = guess, excess(guess)
         while high_excess > 0:
             slope = max((low_excess - high_excess) / (high - low), 1e-12)

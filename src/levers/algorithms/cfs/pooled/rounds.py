@@ -18,7 +18,7 @@ from levers.algorithms.cfs.pooled.blocks import (
     with_baseline,
 )
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import BEST, CERTIFY, POOLED_RULES
+from levers.algorithms.cfs.settings import BEST, CERTIFY, POOLED_RULES, STEADY_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.days import LEAST_DAY, day_lengths, part_lengths
@@ -66,7 +66,8 @@ class Rounds:
         if sum(n for n, _ in parts) != design.n_runs:  # whole copies of an array
             parts = tuple((n, 0) for n in self.lengths(design.n_runs))
         if len(parts) > 1:
-            design = divided_block(design, self.choices, tuple(n for n, _ in parts), seed)
+            steady = self.rules >= STEADY_RULES
+            design = divided_block(design, self.choices, tuple(n for n, _ in parts), seed, steady)
         if self.baseline is None or not any(n for _, n in parts):
             return design
         return with_baseline(design, self.choices.n_levels, state, self.baseline, parts, seed)
@@ -126,6 +127,8 @@ class Rounds:
         if runs is not None:
             constants = state.pooled.n_blocks + day if own else np.full(len(y), max(state.pooled.n_blocks - 1, 0))
             runs = runs.add(rows, y, constants)
+        if own and order is None and not state.n_done and len(y) == ends[-1]:  # a whole round at once
+            return replace(state, steps=steps, days=state.pooled.add_blocks(parts, y, lengths, steps), runs=runs)
         for d in np.unique(day).tolist():
             block = block.add(parts[day == d], y[day == d])
             if d < len(ends) and (order is not None or place[day == d][-1] + 1 == ends[d]):

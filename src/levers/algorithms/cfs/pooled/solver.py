@@ -32,7 +32,16 @@ from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.pooled.verdict import pooled_verdict
-from levers.algorithms.cfs.settings import AIMS, BEST, BLOCK, CERTIFY, POOLED_RULES, THIN_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import (
+    AIMS,
+    BEST,
+    BLOCK,
+    CERTIFY,
+    POOLED_RULES,
+    STEADY_RULES,
+    THIN_RULES,
+    TOGETHER_RULES,
+)
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
 from levers.core.certificates.thinning import LEAST_FAILURE_PROB
@@ -98,7 +107,7 @@ class Pooled(Algorithm):
     max_runs: int | None = None
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
-    rules: int = TOGETHER_RULES
+    rules: int = STEADY_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
