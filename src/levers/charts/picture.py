@@ -139,8 +139,8 @@ def draw_effects(data: Levels) -> Picture:
     axes.axvline(0, color="black", linewidth=1, zorder=1)
     if tolerance is not None:
         look: dict[str, Any] = {"color": COLOURS["c-band"], "alpha": SOFT, "linewidth": 0}
-        axes.axvspan(0, tolerance, zorder=0.5, label=f"tolerance {tolerance:g}", **look)
-    axes.set_xlabel("estimated loss (right of zero is worse)")
+        axes.axvspan(0, tolerance, zorder=0.5, label=data.tolerance_words, **look)
+    axes.set_xlabel(data.axis)
     axes.grid(True, axis="x", alpha=0.3)
     return Picture(drawn.figure, cut_note(len(drawn.places), len(data.marks)), drawn.struck)
 
@@ -212,7 +212,7 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
     axes.plot([data.now], [data.now_within], now.marker, color=now.colour, markersize=8, label=now.label)
     if data.tolerance is not None:
-        text = f"tolerance {data.tolerance:g}"
+        text = data.tolerance_words
         axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
     if data.end is not None:
         likely, latest = data.end
@@ -229,7 +229,7 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
         axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     axes.set_xlabel("runs")
-    axes.set_ylabel("how far from the best it can be")
+    axes.set_ylabel(data.axis)
     axes.grid(True, alpha=0.3)
     return Picture(figure)
 
