@@ -319,10 +319,7 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.spec.outcome_scale.is_log:
-        text = (
-            "effects and noise are taken to act on the logarithm of the outcome: effects multiply, noise is in percent"
-        )
-        yield Remark("log scale", text)
+        yield Remark("log scale", _log_words(state.spec))
     together = interactions_of(state, gathered_runs(state, with_open=False)) is not None
     if together and (found := additivity(state)).suspects:
         yield Remark("interaction", found.summary, found.interacting)
@@ -367,6 +364,17 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.corrections:
         made = several(len(state.corrections), "correction", "corrections")
         yield Remark("corrected", f"rests on {made} not having been made to get another answer")
+
+
+def _log_words(spec: StudySpec) -> str:
+    """What a verdict on a log scale rests on. Texts of an algorithm have its own numbers, so these are named."""
+    text = "effects and noise are taken to act on the logarithm of the outcome: effects multiply, noise is in percent"
+    if spec.inner_min_effect is not None:
+        least = spec.outcome_scale.said(dict(spec.options)["min_effect"], "g")
+        text += f"; the least effect of {least} is {spec.inner_min_effect:g} of the logarithm"
+    if spec.free:
+        text += "; what is said to be better by leaving levers alone is of the logarithm, 0.1 being about 10 %"
+    return text
 
 
 def _without(state: StudyState) -> Remark:
