@@ -117,11 +117,9 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     problems += [
         (int(i), f"the outcome of trial {trials[i]} is {values[i]:g}; {_LIMITS}") for i in np.flatnonzero(wild)
     ]
-    problems += [
-        (int(i), f"the outcome of trial {trials[i]} is {values[i]:g}; {why}")
-        for i, why in off_scale(state.spec.outcome_scale, values)
-    ]
-    places = np.flatnonzero(known)
+    off = off_scale(state.spec.outcome_scale, values)
+    problems += [(i, f"the outcome of trial {trials[i]} is {values[i]:g}; {why}") for i, why in off]
+    places = np.setdiff1d(np.flatnonzero(known), [i for i, _ in off])
     states = state.trials.state[trials[places]]
     block = state.awaited_block
     in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
