@@ -23,7 +23,7 @@ class MultiplicativeWorld:
 
     def typical(self, params: levers.Assignment) -> float:
         """The median outcome at a setting."""
-        return math.exp(1.0 + sum(self.logs[name][level] for name, level in params.items()))
+        return math.exp(1.0 + sum(self.logs[name][int(level)] for name, level in params.items()))
 
     def best(self, goal: str) -> float:
         """That of the best setting."""

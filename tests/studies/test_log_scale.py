@@ -34,7 +34,11 @@ def noisy(goal: str, seed: int) -> Callable[[Any], float]:
     """Logarithms of outcomes, with noise that depends on the order of runs only."""
     rng = np.random.default_rng(seed)
     sign = 1.0 if goal == "maximize" else -1.0
-    effects = {"a": {"on": 0.3, "off": 0.0}, "b": {"on": 0.0, "off": 0.1}, "c": {1: 0.0, 2: 0.25, 3: 0.2}}
+    effects: dict[str, dict[levers.Level, float]] = {
+        "a": {"on": 0.3, "off": 0.0},
+        "b": {"on": 0.0, "off": 0.1},
+        "c": {1: 0.0, 2: 0.25, 3: 0.2},
+    }
 
     def log_outcome(run: Any) -> float:
         return 2.0 + sign * sum(effects[name][run[name]] for name in effects) + 0.1 * float(rng.normal())
@@ -174,7 +178,7 @@ def test_an_outcome_of_0_or_below_is_refused_before_anything_is_stored(value: fl
     with pytest.raises(
         TrialError, match=f"the outcome of trial {second.number} is {value:g}; {ABOVE}; nothing was stored"
     ):
-        study.tell_many({first: 3.0, second: value})
+        study.tell_many([(first, 3.0), (second, value)])
     with pytest.raises(TrialError, match=f"outcome 2 of 2 is {value:g}; {ABOVE}; nothing was stored"):
         study.import_runs([first.params, second.params], [2.0, value], "last year")
     assert study.state.seq == seq

@@ -77,8 +77,14 @@ class EffectRow:
         def percent(share: float | None) -> float | None:
             return None if share is None else 100 * share
 
-        usual = {"usual_low": percent(self.usual_low), "usual_high": percent(self.usual_high)}
-        return replace(self, loss=percent(self.loss), low=percent(self.low), high=percent(self.high), **usual)
+        return replace(
+            self,
+            loss=percent(self.loss),
+            low=percent(self.low),
+            high=percent(self.high),
+            usual_low=percent(self.usual_low),
+            usual_high=percent(self.usual_high),
+        )
 
 
 class Effects(list[EffectRow]):
