@@ -275,6 +275,7 @@ def draw_history(data: History) -> Picture:
     axes.set_xlim(0, 2 + 1.08 * n)
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
+    axes.set_yscale("log" if found.scale.is_log else "linear")
     axes.grid(True, axis="y", alpha=0.3)
     return Picture(figure, " So many are drawn as one image, and tables list rounds." if small else "")
 

@@ -88,7 +88,7 @@ def _plan(plan: Plan) -> str:
         (
             f"{row.runs:,}",
             "nothing" if row.tolerance is None else said(row.tolerance, ".3g"),
-            said(row.loss or 0.0, ".3g"),
+            "-" if row.loss is None else said(row.loss, ".3g"),
         )
         for row in plan.budgets
     ]
