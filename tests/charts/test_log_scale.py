@@ -43,8 +43,8 @@ def test_every_chart_is_drawn_in_percent(study: Study) -> None:
     assert drawn["forecast"].facts.rows[-1][2].endswith(" %")
     assert drawn["forecast"].facts.data.tolerance == pytest.approx(5.0)
     assert "are typical outcomes, medians." in drawn["history"].facts.caption
-    assert "logarithm of outcome less what was expected (0.1 is about 10 %)" in drawn["residuals"].svg
-    assert "where a noise of 10 % was stated" in drawn["residuals"].facts.caption
+    assert "logarithm of outcome over expected (0.1 is about 10 %)" in drawn["residuals"].svg
+    assert ("noise sd stated", "10 %") in drawn["residuals"].facts.rows
     assert "loses 25 % against on" in " ".join(bar.words for bar in drawn["evidence"].facts.data.bars)
     assert "gain over the baseline in percent" in drawn["confirmation"].svg
     said = {row[0]: row[2] for row in drawn["confirmation"].facts.rows}

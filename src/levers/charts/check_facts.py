@@ -183,8 +183,9 @@ class Leftover:
     @property
     def axis(self) -> str:
         """What residuals are, in words."""
-        less = "outcome less what was expected"
-        return f"logarithm of {less} (0.1 is about 10 %)" if self.scale.is_log else less
+        if self.scale.is_log:
+            return "logarithm of outcome over expected (0.1 is about 10 %)"
+        return "outcome less what was expected"
 
 
 def residuals_facts(view: StudyView) -> Facts[Leftover]:

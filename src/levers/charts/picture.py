@@ -222,9 +222,7 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
         text = "the end: likely" if latest > likely else looks.END.label
         axes.axvline(likely, color=looks.END.colour, linewidth=1.5, linestyle="-.", label=text)
     if data.log:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-        axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}" if f"{y:e}"[0] in "25" else "")
+        _log_axis(axes)
     else:
         axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
@@ -252,6 +250,13 @@ def _counted(data: RunsOnly) -> Picture:
     return Picture(figure)
 
 
+def _log_axis(axes: Axes) -> None:
+    """A logarithmic axis upwards, with plain numbers at it."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}" if f"{y:e}"[0] in "25" else "")
+
+
 def draw_history(data: History) -> Picture:
     """A dot for each outcome, the mean of each round, and what is predicted at the best setting."""
     found, best = data.outcomes, data.predicted
@@ -275,7 +280,8 @@ def draw_history(data: History) -> Picture:
     axes.set_xlim(0, 2 + 1.08 * n)
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
-    axes.set_yscale("log" if found.scale.is_log else "linear")
+    if found.scale.is_log:
+        _log_axis(axes)
     axes.grid(True, axis="y", alpha=0.3)
     return Picture(figure, " So many are drawn as one image, and tables list rounds." if small else "")
 
