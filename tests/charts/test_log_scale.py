@@ -42,7 +42,7 @@ def test_every_chart_is_drawn_in_percent(study: Study) -> None:
     assert "how far from the best it can be, in percent" in drawn["forecast"].svg
     assert drawn["forecast"].facts.rows[-1][2].endswith(" %")
     assert drawn["forecast"].facts.data.tolerance == pytest.approx(5.0)
-    assert "are typical outcomes, medians." in drawn["history"].facts.caption
+    assert "It is the typical outcome, the median." in drawn["history"].facts.caption
     assert "logarithm of outcome over expected (0.1 is about 10 %)" in drawn["residuals"].svg
     assert ("noise sd stated", "10 %") in drawn["residuals"].facts.rows
     assert "loses 25 % against on" in " ".join(bar.words for bar in drawn["evidence"].facts.data.bars)

@@ -235,6 +235,15 @@ def test_a_percentage_needs_no_outcome_of_today_on_a_log_scale() -> None:
         levers.create_study("oven", SPACE, tolerance="5%")
 
 
+def test_a_merged_study_stays_on_its_scale() -> None:
+    storage = levers.MemoryStorage()
+    study = levers.create_study("oven", SPACE, scale="log", tolerance=0.1, noise_sd=0.1, seed=1, storage=storage)
+    study.tell_many([(trial, time_of(trial.params)) for trial in study.ask(4)])
+    merged = levers.merge_study("oven", "both", ["a", "b"], storage)
+    assert merged.spec.scale == "log"
+    assert merged.spec.solver.problem.tolerance == pytest.approx(-math.log(0.9))
+
+
 def test_a_least_effect_is_a_share() -> None:
     study = levers.create_study("oven", SPACE, scale="log", tolerance=0.1, noise_sd=0.1, min_effect=0.2)
     assert study.spec.inner_min_effect == pytest.approx(-math.log(0.8))

@@ -421,7 +421,7 @@ def history_facts(view: StudyView) -> Facts[History]:
         low, mean, high = [number(value) for value in predicted]
         predicted_words = f"predicted at the best setting: {mean}, between {low} and {high}"
         caption += f" At the best setting {best.predicted:.4g} is predicted, {best.low:.4g} to {best.high:.4g}."
-        caption += " These and the lines of rounds are typical outcomes, medians." if found.scale.is_log else ""
+        caption += " It is the typical outcome, the median." if found.scale.is_log else ""
     n_past = sum([len(past.values) for past in view.state.past])
     caption += f" {n_past:,} imported runs are not shown." if n_past else ""
     named = [stage_words(block.batch.stage) for block in view.state.blocks]
@@ -434,7 +434,7 @@ def history_facts(view: StudyView) -> Facts[History]:
         f"run {i}, trial {trial}{_after(stages[block])}: {text}" + (", set aside" if aside else "")
         for i, (trial, block, text, aside) in enumerate(each if n <= MOST_DOTS else [], 1)
     ]
-    of = "typically" if found.scale.is_log else "mean"
+    of = "geometric mean" if found.scale.is_log else "mean"
     mean_words = [
         f"round {blocks[begin] + 1}: {of} {mean} of {end - begin:,} runs"
         for (begin, end), mean in zip(spans, mean_texts, strict=True)
@@ -442,12 +442,13 @@ def history_facts(view: StudyView) -> Facts[History]:
     header: Row = ("run", "trial", "round", "stage", "outcome")
     rows: list[Row] = [(str(i), str(t), str(b + 1), stages[b], text) for i, (t, b, text, _) in enumerate(each, 1)]
     if n > MOST_ROWS:
-        header = ("round", "stage", "runs", "typical" if found.scale.is_log else "mean", "smallest", "largest")
+        header = ("round", "stage", "runs", of, "smallest", "largest")
         for (begin, end), mean in zip(spans, mean_texts, strict=True):
             here, block = values[begin:end], blocks[begin]
             ends = (number(float(here.min())), number(float(here.max())))
             rows.append((str(block + 1), stages[block], f"{begin + 1} to {end}", mean, *ends))
-    axis = f"outcome ({'larger' if view.state.spec.sign > 0 else 'smaller'} is better)"
+    better = "larger" if found.scale.sign > 0 else "smaller"
+    axis = f"outcome ({better} is better{', log scale' if found.scale.is_log else ''})"
     alt = f"Scatter plot of {n} outcomes from {values.min():.4g} to {values.max():.4g}. {caption}"
     data = History(found, stages, axis, words, mean_words, predicted, predicted_words)
     return Facts(view.title, heading, caption, alt, header, rows, data)

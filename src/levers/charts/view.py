@@ -68,7 +68,7 @@ class Outcomes:
 
     @property
     def means(self) -> list[float]:
-        """The mean of each block; on a log scale its typical outcome."""
+        """The mean of each block; on a log scale the geometric one."""
         additive = self.scale.additive(self.values)
         return [self.scale.told(float(additive[begin:end].mean())) for begin, end in self.spans]
 
