@@ -32,20 +32,21 @@ def test_every_chart_is_drawn_in_percent(study: Study) -> None:
     view = StudyView("oven", study.state)
     drawn = {key: kind.both(view)[0] for key, kind in CHARTS.items()}
     assert all(chart.facts.data is not None for key, chart in drawn.items() if key != "additivity")
+    data: dict[str, Any] = {key: chart.facts.data for key, chart in drawn.items()}
     effects = drawn["effects"]
     assert "estimated loss in percent (right of zero is worse)" in effects.svg
     assert "tolerance 5 %" in effects.svg
     losses = {row[:2]: row[3] for row in effects.facts.rows}
     assert (losses["a", "off"], losses["b", "3"]) == ("25 %", "300 %")
-    marks = {(mark.row.factor, mark.row.level): mark.row.loss for mark in effects.facts.data.marks}
+    marks = {(mark.row.factor, mark.row.level): mark.row.loss for mark in data["effects"].marks}
     assert marks["a", "off"] == pytest.approx(25.0)
     assert "how far from the best it can be, in percent" in drawn["forecast"].svg
     assert drawn["forecast"].facts.rows[-1][2].endswith(" %")
-    assert drawn["forecast"].facts.data.tolerance == pytest.approx(5.0)
+    assert data["forecast"].tolerance == pytest.approx(5.0)
     assert "It is the typical outcome, the median." in drawn["history"].facts.caption
     assert "logarithm of outcome over expected (0.1 is about 10 %)" in drawn["residuals"].svg
     assert ("noise sd stated", "10 %") in drawn["residuals"].facts.rows
-    assert "loses 25 % against on" in " ".join(bar.words for bar in drawn["evidence"].facts.data.bars)
+    assert "loses 25 % against on" in " ".join(bar.words for bar in data["evidence"].bars)
     assert "gain over the baseline in percent" in drawn["confirmation"].svg
     said = {row[0]: row[2] for row in drawn["confirmation"].facts.rows}
     assert (said["median at the setting"], said["gain over the baseline"]) == ("10", "27.2727 %")
