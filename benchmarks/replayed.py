@@ -4,8 +4,9 @@
 them in a random order. One study of a real job says little, because the next one may find another setting. Here a job's
 logarithm of time is what main effects and the clearest pairs of pragmas (3 standard errors) say of all measurements,
 plus the residual of one of them, drawn at random. Printed is how much slower than the best the setting found is, in
-percent, and its standard error, for the logarithm and for the seconds as the outcome, and in how many studies of ours
-pragmas were said to work together.
+percent, and its standard error, on the log scale of a time and on the linear one, and in how many studies of ours
+pragmas were said to work together. Ours are studies that are told times (`scale="log"`, `"linear"`); the others are
+given logarithms or times.
 """
 
 import csv
@@ -21,12 +22,11 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from harness.rivals import BudgetProblem, thompson_sampling, tree_parzen_estimator
-from levers.algorithms.base import Batch, Problem
-from levers.algorithms.cfs.pooled.solver import Pooled
-from levers.algorithms.cfs.settings import BEST, TOGETHER_RULES
 from levers.core.merging import Merging
 from levers.core.model.level_index import Numbers
+from levers.core.outcome_scale import LINEAR, LOG, OutcomeScale
 from levers.core.space import Codes, Space
+from levers.studies.library import create_study
 
 TIMES = Path(__file__).with_name("pragma_times.csv")
 CLEAR = 3.0
@@ -69,25 +69,31 @@ class Job:
         means = self.columns(np.concatenate([self.every, codes[None, :].astype(np.int16)])) @ self.effects
         return float(100 * np.expm1(means[-1] - means[:-1].min()))
 
-    def measured(self, codes: Codes, in_seconds: bool, rng: np.random.Generator) -> Numbers:
-        """An outcome of every row, larger being better."""
-        logs = self.columns(codes) @ self.effects + rng.choice(self.residuals, len(codes))
-        found: Numbers = -(np.exp(logs) if in_seconds else logs)
+    def times(self, codes: Codes, rng: np.random.Generator) -> Numbers:
+        """A time of every row, in units of the mean one."""
+        found: Numbers = np.exp(self.columns(codes) @ self.effects + rng.choice(self.residuals, len(codes)))
         return found
 
+    def measured(self, codes: Codes, scale: str, rng: np.random.Generator) -> Numbers:
+        """The same as a number that adds up on a scale, larger being better."""
+        return OutcomeScale(scale, -1.0).inward(self.times(codes, rng))
 
-def studied(job: Job, n_runs: int, in_seconds: bool, seed: int) -> dict[str, float]:
+
+def studied(job: Job, n_runs: int, scale: str, seed: int) -> dict[str, float]:
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        space, rng = Space.sized(job.sizes), np.random.default_rng([seed, in_seconds])
-        solver = Pooled(Problem(space, None, 0.1, None), budget=n_runs, aim=BEST, rules=TOGETHER_RULES)
-        state = solver.start()
-        while isinstance(step := solver.ask(state, rng), Batch):
-            state = solver.tell(state, step, job.measured(step.codes, in_seconds, rng))
-        found = {"ours": job.slower(np.array(step.assignment.codes)), "together": float(state.prevailing is not None)}
+        in_seconds, space = scale == LINEAR, Space.sized(job.sizes)
+        rng = np.random.default_rng([seed, in_seconds])
+        study = create_study("pragmas", space, goal="minimize", scale=scale, budget=n_runs, seed=seed)
+        while trials := study.ask(n_runs):
+            codes = np.array([trial.params.codes for trial in trials], dtype=np.int16)
+            study.tell_many(list(zip(trials, job.times(codes, rng).tolist(), strict=True)))
+        fitted = study.spec.solver.fitted(study.state.known[-1])
+        found = {"ours": job.slower(np.array(study.verdict().assignment.codes))}
+        found["together"] = float(fitted is not None and fitted.together is not None)
         for name, recommend in RIVALS.items():
             rng = np.random.default_rng([seed, in_seconds, 1])
-            measure = partial(job.measured, in_seconds=in_seconds, rng=rng)
+            measure = partial(job.measured, scale=scale, rng=rng)
             [setting] = recommend(BudgetProblem(Merging.of(space, ()), None), [n_runs], measure, rng)
             found[name] = job.slower(setting)
         return found
@@ -98,9 +104,9 @@ def main() -> None:
     n_runs = int(sys.argv[2]) if len(sys.argv) > 2 else 120
     job, workers = Job(), int(os.environ.get("WORKERS", os.cpu_count() or 1))
     print(f"{n_studies} studies of {n_runs} runs; residual sd of the logarithm {job.residuals.std():.3f}")
-    print(f"{'outcome':10} {'ours':>14} {'TPE':>14} {'Thompson':>14} {'together':>9}")
-    for name, in_seconds in (("logarithm", False), ("seconds", True)):
-        tasks = (delayed(studied)(job, n_runs, in_seconds, seed) for seed in range(n_studies))
+    print(f"{'scale':10} {'ours':>14} {'TPE':>14} {'Thompson':>14} {'together':>9}")
+    for name in (LOG, LINEAR):
+        tasks = (delayed(studied)(job, n_runs, name, seed) for seed in range(n_studies))
         found = Parallel(n_jobs=workers)(tasks)
         cells = []
         for who in ("ours", *RIVALS):

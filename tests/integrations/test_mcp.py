@@ -276,6 +276,31 @@ def test_when_all_runs_are_out_it_says_which_and_whose() -> None:
     within_time(work)
 
 
+def test_an_agent_reads_percent_on_a_log_scale() -> None:
+    async def work() -> None:
+        async with in_process(MemoryStorage()) as agent:
+            given = {"factors": FACTORS, "goal": "minimize", "scale": "log", "tolerance": "5%", "noise_sd": 0.1}
+            planned, _ = await agent("plan", **{k: v for k, v in given.items() if k != "factors"}, factors=FACTORS)
+            assert "To be within 5 % of the best" in planned
+            created, data = await agent("create", name="oven", seed=1, **given)
+            assert "minimize, on a log scale." in created
+            assert data["scale"] == "log"
+            await agent("ask", name="oven", n=1)
+            refused = await agent.refused("tell", name="oven", outcomes=[{"trial": 0, "value": 0}])
+            assert "the outcome of trial 0 is 0; on a log scale every outcome is above 0" in refused
+            await agent("tell", name="oven", outcomes=[{"trial": 0, "value": 12.5}])
+            await run_all(agent, "oven", lambda params: 12.5 if params["heat"] == "high" else 10.0)
+            text, data = await agent("effects", name="oven")
+            assert re.search(r"heat=high: .*, loses 2\d\.?\d* % \(", text)
+            assert data["scale"] == "log"
+            text, data = await agent("verdict", name="oven")
+            assert re.search(r"Promise: within [0-9.]+ % of the best", text)
+            assert "Typical outcome (median) to expect there: " in text
+            assert data["scale"] == "log"
+
+    within_time(work)
+
+
 def test_runs_that_leave_levers_alone_say_so() -> None:
     async def work() -> None:
         async with in_process(MemoryStorage()) as agent:

@@ -50,6 +50,16 @@ def test_every_value_is_shown(study: Study) -> None:
     assert "n parents" in shown(Comparison(n_factors=4, n_parents=2, n_worlds=1))
 
 
+def test_percent_on_a_log_scale() -> None:
+    study = levers.create_study("oven", SPACE, goal="minimize", scale="log", tolerance="5%", noise_sd=0.1, seed=1)
+    while trials := study.ask(100):
+        study.tell_many((t, 10.0 if t.params["time"] == 2 else 12.5) for t in trials)
+    assert "<td>25 %</td>" in shown(study.effects())
+    assert re.search(r"[Ww]ithin [0-9.]+ % of the best", shown(study))
+    assert re.search(r"within [0-9.]+ % of the best", shown(study.verdict()))
+    assert " %</td>" in shown(levers.plan([3, 4], budget=20, scale="log"))
+
+
 def test_two_cells_do_not_share_ids(study: Study) -> None:
     page = shown(study) + shown(study)
     ids = re.findall(r'\bid="([^"]+)"', page)

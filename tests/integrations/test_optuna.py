@@ -12,7 +12,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 import levers
-from levers.errors import InvalidSettingError, NotFinishedError
+from levers.errors import InvalidOutcomeError, InvalidSettingError, NotFinishedError
 from levers.integrations.optuna import LeversSampler, stop_at_verdict
 
 SETTINGS: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 0.5, "seed": 3}
@@ -40,6 +40,27 @@ class Oven:
         trial.suggest_int("heat", 10, 30, step=10)
         trial.suggest_float("rate", 0.0, 0.6, step=0.3)
         return self.mean(trial.params) + float(self.rng.normal(scale=0.5))
+
+
+def test_a_log_scale_is_a_setting_and_refuses_0() -> None:
+    kinds = {"fan": CategoricalDistribution(["off", "on"]), "heat": IntDistribution(1, 2)}
+    given: dict[str, Any] = {"scale": "log", "tolerance": "5%", "noise_sd": 0.1, "seed": 1, "distributions": kinds}
+
+    def time_of(trial: optuna.Trial) -> float:
+        return (
+            10.0
+            * (1.25 if trial.suggest_categorical("fan", ["off", "on"]) == "off" else 1.0)
+            * (1.1 ** trial.suggest_int("heat", 1, 2))
+        )
+
+    sampler = LeversSampler(**given)
+    study = optuna.create_study(direction="minimize", sampler=sampler)
+    study.optimize(time_of, n_trials=300, callbacks=[stop_at_verdict])
+    assert dict(sampler.verdict().assignment) == {"fan": "on", "heat": 1}
+    assert sampler.verdict().scale == "log"
+    study = optuna.create_study(direction="minimize", sampler=LeversSampler(**given))
+    with pytest.raises(InvalidOutcomeError, match="the outcome of Optuna trial 0 is 0; on a log scale every outcome"):
+        study.optimize(lambda trial: 0.0 * time_of(trial), n_trials=3)
 
 
 @pytest.mark.parametrize(("direction", "sign"), [("maximize", 1.0), ("minimize", -1.0)])

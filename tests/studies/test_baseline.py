@@ -15,7 +15,7 @@ from levers.core.model.fit import Fit
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Noise, gain_margin
 from levers.errors import InvalidSettingError, LeversError
-from levers.studies.space_text import absolute_tolerance
+from levers.studies.space_text import tolerance_amount
 from levers.studies.spec import StudySpec
 from levers.studies.study import Study
 
@@ -145,7 +145,7 @@ def test_a_tolerance_in_percent_is_of_the_outcome_today() -> None:
             levers.create_study("oven", SPACE, tolerance=tolerance, baseline_outcome=outcome)
         assert error.value.field == "tolerance", tolerance
     assert levers.plan(SPACE, tolerance="5 %", baseline_outcome=20.0) == levers.plan(SPACE, tolerance=1.0)
-    assert absolute_tolerance(None, 7.0) is None
+    assert tolerance_amount(None, 7.0) is None
 
 
 def test_a_study_of_before_has_no_baseline() -> None:

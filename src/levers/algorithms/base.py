@@ -15,6 +15,7 @@ from levers.core.cost import Cost, study_cost
 from levers.core.model.confirmation import Confirmation
 from levers.core.model.elimination import Elimination
 from levers.core.model.ordinary import Fitted
+from levers.core.outcome_scale import EVERY_SCALE, LINEAR, OutcomeScale
 from levers.core.space import FREE, Assignment, Codes, Level, Space, with_taken
 from levers.core.validation import check_count, check_outcomes, check_probability, check_scale
 from levers.errors import InvalidSettingError, OutcomeMismatchError
@@ -114,7 +115,8 @@ class Remark:
     """Something that a verdict rests on (a proviso), or that speaks against it (a doubt).
 
     `kind` is what programs go by, and `text` says it to people. `levers`, `trials` and `block` (from 1) are what it is
-    about, and `p_value` how surely outcomes of the model look like this.
+    about, and `p_value` how surely outcomes of the model look like this. `scale` is that on which the same outcomes
+    would raise no such doubt, if there is one.
     """
 
     kind: str
@@ -123,6 +125,7 @@ class Remark:
     trials: tuple[int, ...] = ()
     block: int | None = None
     p_value: float | None = None
+    scale: str | None = None
 
 
 STOPPED_EARLY = Remark(
@@ -136,6 +139,9 @@ LENGTH_CHOSEN = Remark(
     "the study went on or was restated after its outcomes were seen; what is certified allows for that",
 )
 """The same when somebody decided that it goes on, or for what."""
+
+
+_Span = tuple[float, float] | None
 
 
 @serialisable("Verdict")
@@ -152,6 +158,9 @@ class Verdict:
     be recomputed from the raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what
     is promised, `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all
     of it. `confirmation` is what fresh runs at the setting say, where somebody asked for them.
+
+    With the `scale` "log", tolerance, effects and intervals of a study's verdict are shares of the better outcome: 0.05
+    is 5 %. A solver knows of no scale.
     """
 
     algorithm: str
@@ -177,6 +186,29 @@ class Verdict:
     usual_intervals: tuple[tuple[tuple[float, float] | None, ...], ...] = ()
     p_values: tuple[float | None, ...] = ()
     confirmation: Confirmation | None = None
+    scale: str = LINEAR
+
+    def on_scale(self, scale: OutcomeScale) -> "Verdict":
+        """The same as people read it, from what a solver says: tolerance, losses and intervals on the outcome's scale.
+
+        `problem` stays as the solver had it.
+        """
+        if not scale.is_log:
+            return self
+
+        def lost(spans: tuple[tuple[_Span, ...], ...]) -> tuple[tuple[_Span, ...], ...]:
+            return tuple(tuple(s and (scale.loss(s[0]), scale.loss(s[1])) for s in row) for row in spans)
+
+        return replace(
+            self,
+            scale=scale.name,
+            tolerance=scale.loss(self.tolerance),
+            effects=tuple(tuple(scale.loss(loss) for loss in row) for row in self.effects),
+            eliminations=tuple(replace(one, gap=scale.loss(one.gap)) for one in self.eliminations),
+            intervals=lost(self.intervals),
+            usual_intervals=lost(self.usual_intervals),
+            noise=None if self.noise is None else f"{self.noise}, of the logarithm (0.1 is about 10 %)",
+        )
 
     def _repr_html_(self) -> str:
         from levers.extensions import html_of
@@ -207,7 +239,8 @@ class Verdict:
         said = "nothing is certified"
         if self.tolerance is not None:
             sure = f"with probability at least {1 - self.failure_prob:.0%}"
-            said = f"within {self.tolerance:.3g} of {self.compared_with} {sure}"
+            within = EVERY_SCALE[self.scale].said(self.tolerance, ".3g")
+            said = f"within {within} of {self.compared_with} {sure}"
         return f"in doubt (otherwise {said})" if self.doubts else said
 
     @property

@@ -9,6 +9,7 @@ from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
 from levers.core.model.checks.interactions import PairCheck
+from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.studies.analysis.describe import chance, not_shown
 from levers.studies.analysis.diagnostics import Additivity, Residuals
 from levers.studies.analysis.doubts import checks
@@ -57,8 +58,10 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
         return nothing_yet(heading, why, view)
     bars: list[Bar] = []
     rows: list[Row] = []
+    scale = view.state.spec.outcome_scale
     for one in found:
-        name, factor, gain, needed = plain(one.factor), short(one.factor), number(one.contrast), number(one.radius)
+        name, factor = plain(one.factor), short(one.factor)
+        gain, needed = number(one.contrast, scale), number(one.radius, scale)
         pair = ("", "") if one.contrast is None else (plain(one.better), plain(one.worse))
         p_value = "not known" if one.p_value is None else f"{one.p_value:.3g}"
         numbers = (gain, needed, number(one.ratio), number(one.t), p_value)
@@ -68,6 +71,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
             bars.append(Bar(name, None, "not known", f"{factor}: not known", one.shown))
             continue
         words = f"{factor}: {short(one.better)} gains {gain} over {short(one.worse)}"
+        if scale.is_log:
+            words = f"{factor}: {short(one.worse)} loses {gain} against {short(one.better)}"
         if one.radius is not None:
             words += f"; {needed} is needed, so it is {'shown' if one.shown else not_shown(one.p_value)}"
         elif one.p_value is not None:
@@ -173,6 +178,14 @@ class Leftover:
     residuals: Residuals
     words: Sequence[str]
     quantile_words: Sequence[str]
+    scale: OutcomeScale = AS_TOLD
+
+    @property
+    def axis(self) -> str:
+        """What residuals are, in words."""
+        if self.scale.is_log:
+            return "logarithm of outcome over expected (0.1 is about 10 %)"
+        return "outcome less what was expected"
 
 
 def residuals_facts(view: StudyView) -> Facts[Leftover]:
@@ -186,18 +199,20 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
         if found.together
         else "the sum of its levels' effects expects"
     )
+    scale = view.state.spec.outcome_scale
     caption = f"Each outcome of {n:,} runs less what {expects}."
+    caption += " On a log scale: differences of logarithms, of which 0.1 is about 10 %." if scale.is_log else ""
     if found.sd is None:
         caption += " There are too few runs yet to tell the noise from them."
     else:
-        caption += f" Their sd is {found.sd:.3g}{_noise(found)}."
+        caption += f" Their sd is {scale.said(found.sd, '.3g')}{_noise(found, scale)}."
         caption += " None stands out." if not found.n_outliers else f" {found.n_outliers:,} stand out: check them."
     if len(found.residual) < n:
         caption += f" {len(found.residual)} are drawn, the largest among them."
     caption += " Good: an even band left, points along the line right or below."
     each = zip(found.trial, found.residual, found.fitted, strict=True)
     words = [
-        f"{f'trial {trial}' if trial >= 0 else 'imported run'}: {residual:.4g} away from {expected:.4g}"
+        f"{f'trial {trial}' if trial >= 0 else 'imported run'}: {_away(residual, scale)} {expected:.4g}"
         for trial, residual, expected in each
     ]
     quantiles = [
@@ -206,21 +221,35 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
     ]
     rows = [
         ("runs", f"{n}"),
-        ("sd of the residuals", number(found.sd)),
-        ("noise sd stated" if found.noise_known else "noise sd reckoned with", number(found.noise_sd)),
+        ("sd of the residuals", number(found.sd, scale)),
+        ("noise sd stated" if found.noise_known else "noise sd reckoned with", number(found.noise_sd, scale)),
         ("skewness (normal: 0)", number(found.skewness)),
         ("share beyond 3 sd (normal: 0.0027)", number(found.share_beyond_3)),
         ("correlation of one run with the next (normal: 0)", number(found.autocorrelation)),
         ("outliers", str(found.n_outliers)),
     ]
     alt = f"Residuals against what the fit expects, and against a normal distribution. {caption}"
-    return Facts(view.title, heading, caption, alt, ("what", "value"), rows, Leftover(found, words, quantiles))
+    return Facts(view.title, heading, caption, alt, ("what", "value"), rows, Leftover(found, words, quantiles, scale))
 
 
-def _noise(found: Residuals) -> str:
+def _away(residual: float, scale: OutcomeScale) -> str:
+    """How far an outcome is from what was expected of it.
+
+    >>> _away(-0.5, OutcomeScale()), _away(math.log(0.8), OutcomeScale("log"))
+    ('-0.5 away from', '20 % below')
+    """
+    if not scale.is_log:
+        return f"{residual:.4g} away from"
+    ratio = scale.told(residual)
+    return f"{scale.said(abs(ratio - 1), '.3g')} {'below' if ratio < 1 else 'above'}"
+
+
+def _noise(found: Residuals, scale: OutcomeScale) -> str:
     if found.noise_sd is None or not math.isfinite(found.noise_sd):
         return ""
-    return f", where a noise of {found.noise_sd:.3g} " + ("was stated" if found.noise_known else "is reckoned with")
+    return f", where a noise of {scale.said(found.noise_sd, '.3g')} " + (
+        "was stated" if found.noise_known else "is reckoned with"
+    )
 
 
 @dataclass(frozen=True, slots=True)

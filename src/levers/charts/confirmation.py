@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from levers.charts.facts import Facts, Row, nothing_yet, number
+from levers.charts.facts import Facts, Row, drawn_amount, nothing_yet, number
 from levers.charts.looks import Look
 from levers.charts.svg import SMALL, Canvas, spanned
 from levers.charts.view import StudyView
 from levers.core.model.confirmation import GAIN, IN_DOUBT, Confirmation, Estimated
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.studies.analysis.confirmation import confirmation_words
+from levers.studies.analysis.describe import expected_words
 
 EXPECTED, PREDICTED = Look("to be expected of fresh runs", "c-lead", "band"), Look("predicted", "c-lead", "diamond")
 BORNE_OUT = Look("mean of the fresh runs, 95 %", "c-now", "line dot")
@@ -45,30 +47,45 @@ def confirmation_facts(view: StudyView) -> Facts[Compared]:
     said = [f"{line[:1].upper()}{line[1:]}." for line in confirmation_words(found)]
     if found.measured is None:
         return nothing_yet(heading, confirmation_words(found)[0] + ".", view)
-    measured, predicted, what = found.measured, found.predicted, "mean outcome at the setting"
-    is_gain = found.compared == GAIN
-    if found.compared == GAIN and found.gain is not None:
-        measured, predicted, what = found.gain, found.predicted_gain, "gain over the baseline"
+    scale, is_gain = EVERY_SCALE[found.scale], found.compared == GAIN
+    measured, predicted, what = found.measured, found.predicted, f"{expected_words(scale)} at the setting"
     low, high = found.expected_low, found.expected_high
+    if is_gain and found.gain is not None:
+        what = f"gain over the baseline{' in percent' if scale.is_log else ''}"
+        measured = _drawn(scale, found.gain)
+        predicted = None if found.predicted_gain is None else _drawn(scale, found.predicted_gain)
+        low, high = drawn_amount(scale, low), drawn_amount(scale, high)
     span = None if low is None or high is None else (low, high)
     data = Compared(what, measured, predicted, span, found.answer == IN_DOUBT, is_gain, tuple(said))
     caption = "Fresh runs were made after the setting was chosen, and no fit has them."
     return Facts(view.title, heading, caption, " ".join(said), header, _rows(found), data)
 
 
+def _drawn(scale: OutcomeScale, found: Estimated) -> Estimated:
+    value, low, high = (drawn_amount(scale, one) for one in (found.value, found.low, found.high))
+    return Estimated(value or 0.0, low, high)
+
+
 def _rows(found: Confirmation) -> Sequence[Row]:
-    def row(what: str, n_runs: str, one: Estimated | None) -> Row | None:
-        return None if one is None else (what, n_runs, number(one.value), number(one.low), number(one.high))
+    amounts, outcomes = EVERY_SCALE[found.scale], OutcomeScale()
+
+    def row(what: str, n_runs: str, one: Estimated | None, on: OutcomeScale = outcomes) -> Row | None:
+        if one is None:
+            return None
+        return (what, n_runs, number(one.value, on), number(one.low, on), number(one.high, on))
 
     span: Row | None = None
     if found.expected_low is not None:
-        span = (f"{found.compared} to be expected", "", "", number(found.expected_low), number(found.expected_high))
+        on = amounts if found.compared == GAIN else outcomes
+        ends = (number(found.expected_low, on), number(found.expected_high, on))
+        span = (f"{found.compared} to be expected", "", "", *ends)
+    mean = "median" if amounts.is_log else "mean"
     rows = (
-        row("mean at the setting", str(found.n_runs), found.measured),
+        row(f"{mean} at the setting", str(found.n_runs), found.measured),
         row("predicted there", "", found.predicted),
-        row("mean at the baseline", str(found.n_baseline), found.baseline),
-        row("gain over the baseline", "", found.gain),
-        row("gain predicted", "", found.predicted_gain),
+        row(f"{mean} at the baseline", str(found.n_baseline), found.baseline),
+        row("gain over the baseline", "", found.gain, amounts),
+        row("gain predicted", "", found.predicted_gain, amounts),
         span,
     )
     return [one for one in rows if one is not None]

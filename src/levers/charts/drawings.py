@@ -118,14 +118,14 @@ def draw_effects(canvas: Canvas, data: Levels) -> None:
     if [mark for mark in data.marks if mark.row.usual_low != mark.row.usual_high]:
         looks.append(USUAL)
     if tolerance is not None:
-        looks.append(Look(f"tolerance {tolerance:g}", "c-band", "band"))
+        looks.append(Look(data.tolerance_words, "c-band", "band"))
     order = "Factors whose levels lose most come first"
     frame = Frame.of(canvas, data, looks, lambda mark: abs(mark.row.loss or 0.0), order)
     scale = _loss_scale(data, frame.labels, canvas.width - (8.0 if canvas.is_narrow else 54.0))
     if tolerance is not None:
-        with canvas.group(f"tolerance {tolerance:g}", "c-band"):
+        with canvas.group(data.tolerance_words, "c-band"):
             canvas.rect(scale(0), frame.top, scale(tolerance) - scale(0), frame.bottom - frame.top, "c-soft")
-    rows = frame.rows(canvas, scale, "estimated loss (right of zero is worse)", 0)
+    rows = frame.rows(canvas, scale, data.axis, 0)
     if not canvas.is_narrow:
         canvas.text(canvas.width - 8, frame.top - 10, "loss", "c-muted", "end", SMALL)
     for y, mark in rows:
@@ -219,7 +219,8 @@ def draw_history(canvas: Canvas, data: History) -> None:
     entries += [looks.ROUND_MEAN] if best is None else [looks.ROUND_MEAN, looks.PREDICTED]
     top = canvas.legend(entries) + 44
     bottom = top + (220 if canvas.is_narrow else 260)
-    y = spanned([float(found.values.min()), float(found.values.max()), *(best or ())], bottom, top)
+    drawn = [float(found.values.min()), float(found.values.max()), *(best or ())]
+    y = spanned(drawn, bottom, top, log=found.scale.is_log)
     left, right = y.label_room, canvas.width - 14.0
     x = Scale(0.5, len(found.values) + 0.5, left + 6, right - (26 if best else 4))
     canvas.text(4, top - 32, data.axis, "c-text", size=SMALL)
@@ -289,7 +290,7 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
     tolerance, end, now_within = data.tolerance, data.end, data.now_within
     entries = [looks.CERTIFIED, data.look]
     if tolerance is not None:
-        entries.append(Look(f"tolerance {tolerance:g}", "c-ink", "dashed"))
+        entries.append(Look(data.tolerance_words, "c-ink", "dashed"))
     if end is not None:
         entries.append(looks.LIKELY_TO_WORST if end[1] > end[0] else looks.END)
     top = canvas.legend(entries) + 26
@@ -302,9 +303,9 @@ def draw_forecast(canvas: Canvas, data: Steps | RunsOnly) -> None:
         with canvas.group(f"the end: likely after {end[0]:,} runs, {end[1]:,} in the worst case", "c-end"):
             canvas.bar(looks.LIKELY_TO_WORST, x(end[0]), top, x(end[1]) - x(end[0]), bottom - top)
     canvas.x_axis(x, top, bottom, "runs")
-    canvas.y_axis(y, left, right, "how far from the best it can be")
+    canvas.y_axis(y, left, right, data.axis)
     if tolerance is not None:
-        with canvas.group(f"the tolerance asked for: {tolerance:g}", "c-ink"):
+        with canvas.group(f"the {data.tolerance_words} that was asked for", "c-ink"):
             canvas.line(left, y(tolerance), right, y(tolerance), "c-line c-dashed")
     if end is not None:
         with canvas.group(f"the end: likely after {end[0]:,} runs", "c-end"):
@@ -379,13 +380,13 @@ def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> No
     found, bottom = data.residuals, top + HEIGHT
     noise = 0.0 if found.noise_sd is None else 2 * found.noise_sd
     residual, fit = found.residual.tolist(), found.fitted.tolist()
-    y, x = spanned([*residual, noise, -noise], bottom, top), spanned(fit, 48, right - 14)
+    y, x = spanned([*residual, noise, -noise], bottom, top), spanned(fit, 48, right - 14, log=data.scale.is_log)
     if noise:
         with canvas.coloured("c-band"):
             canvas.rect(x.begin, y(noise), x.end - x.begin, y(-noise) - y(noise), "c-soft")
     canvas.x_axis(x, top, bottom, "expected by the fit")
     canvas.y_axis(y, x.begin, x.end)
-    canvas.text(4, top - 16, "outcome less what was expected", size=SMALL)
+    canvas.text(4, top - 16, data.axis, size=SMALL)
     with canvas.coloured("c-ink"):
         canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
     _points(canvas, "c-point", zip(map(x, fit), map(y, residual), found.standardised, data.words, strict=True))

@@ -5,7 +5,7 @@ The facts of the charts that check what a promise rests on are in `check_facts`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
+from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
 
@@ -50,13 +51,13 @@ class Facts(Generic[T]):
         return self.heading[:1].upper() + self.heading[1:]
 
 
-def number(value: float | None) -> str:
-    """A number in a table.
+def number(value: float | None, scale: OutcomeScale = AS_TOLD) -> str:
+    """A number in a table: an outcome, or with the scale of outcomes an amount such as a loss.
 
-    >>> number(1 / 3), number(None)
-    ('0.333333', 'not known')
+    >>> number(1 / 3), number(None), number(0.125, OutcomeScale("log"))
+    ('0.333333', 'not known', '12.5 %')
     """
-    return "not known" if value is None else f"{value:.6g}"
+    return "not known" if value is None else scale.said(value, ".6g")
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -92,11 +93,16 @@ class LevelMark:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Every level, the runs so far, and the tolerance."""
+    """Every level, the runs so far, the tolerance, and the words for it and for the axis.
+
+    On a log scale losses and the tolerance are in percent.
+    """
 
     marks: Sequence[LevelMark]
     now: int
     tolerance: float | None
+    tolerance_words: str = ""
+    axis: str = "estimated loss (right of zero is worse)"
 
     def end_of(self, mark: LevelMark) -> int:
         """For how many runs a level was in play."""
@@ -134,11 +140,11 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
         return nothing_yet(heading, f"{why}. Ask for runs and tell their outcomes.", view)
     header: Row = ("lever", "level", "runs", "loss", "low", "high", "95 % alone: low", "95 % alone: high")
     header += ("standing", "ruled out after")
-    words, cells = [], []
+    words, cells, scale = [], [], view.state.spec.outcome_scale
     for row in rows:
-        loss, low, high = number(row.loss), number(row.low), number(row.high)
+        loss, low, high = (number(one, scale) for one in (row.loss, row.low, row.high))
         after = "" if row.ruled_out_after is None else f"{row.ruled_out_after} runs"
-        usual = (number(row.usual_low), number(row.usual_high))
+        usual = (number(row.usual_low, scale), number(row.usual_high, scale))
         cells.append((str(row.n_runs), loss, low, high, *usual, row.standing, after))
         span = "" if row.low is None or row.high is None else f", between {low} and {high}"
         span += "" if row.usual_low is None or row.loss == 0 else f" (alone {usual[0]} to {usual[1]})"
@@ -188,14 +194,31 @@ def _of_levels(
     """Facts with a line of words and a row of the table for each level; the names of the levels come before both."""
     names = [(plain(row.factor), plain(row.level)) for row in view.effects]
     said = [f"{short(factor)}: {short(level)}, " for factor, level in names]
+    scale, tolerance = view.state.spec.outcome_scale, view.state.spec.tolerance
     marks = [
-        LevelMark(row, factor, level, before + text)
+        LevelMark(row.in_percent if scale.is_log else row, factor, level, before + text)
         for row, (factor, level), before, text in zip(view.effects, names, said, words, strict=True)
     ]
     table = [(*pair, *more) for pair, more in zip(names, cells, strict=True)]
     struck = frozenset([i for i, row in enumerate(view.effects) if row.standing == "ruled out"])
-    data = Levels(marks, view.n_runs, view.state.spec.tolerance)
+    data = Levels(marks, view.n_runs, drawn_amount(scale, tolerance), tolerance_words(scale, tolerance))
+    if scale.is_log:
+        data = replace(data, axis="estimated loss in percent (right of zero is worse)")
     return Facts(view.title, heading, caption + doubt_note(view), alt, header, table, data, struck)
+
+
+def drawn_amount(scale: OutcomeScale, amount: float | None) -> float | None:
+    """An amount as it is drawn: in percent on a log scale.
+
+    >>> drawn_amount(OutcomeScale("log"), 0.05), drawn_amount(OutcomeScale(), 0.05)
+    (5.0, 0.05)
+    """
+    return 100 * amount if scale.is_log and amount is not None else amount
+
+
+def tolerance_words(scale: OutcomeScale, tolerance: float | None) -> str:
+    """The entry of a legend."""
+    return "" if tolerance is None else f"tolerance {scale.said(tolerance, 'g')}"
 
 
 def _ahead(rows: Sequence[EffectRow]) -> str:
@@ -205,6 +228,7 @@ def _ahead(rows: Sequence[EffectRow]) -> str:
 
 # ---- forecast: how far it is to the end
 
+HOW_FAR = "how far from the best it can be"
 FORECAST_HEADER = ("what", "runs", "at most so far from the best")
 
 
@@ -213,7 +237,7 @@ class Steps:
     """What was certified after each round, where the study is now, and between which runs it will end (or None).
 
     `words` has a line for each point, `look` is that of the last one; `log` says whether the tolerances need a
-    logarithmic axis.
+    logarithmic axis. On a log scale of the outcome tolerances are in percent.
     """
 
     points: Sequence[tuple[int, float]]
@@ -225,6 +249,8 @@ class Steps:
     end: tuple[int, int] | None
     look: Look
     log: bool
+    tolerance_words: str = ""
+    axis: str = HOW_FAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,23 +282,29 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     now, spec = view.n_runs, view.state.spec
     within = points[-1][1] if within is None else within
     to_go, ended = view.status.to_go, view.is_finished
-    rows = [("after a round", str(x), number(y)) for x, y in points]
-    rows.append(("now", str(now), number(within)))
+    scale = spec.outcome_scale
+    rows = [("after a round", str(x), number(y, scale)) for x, y in points]
+    rows.append(("now", str(now), number(within, scale)))
     end = None
     if not ended and to_go.likely is not None and to_go.worst_case is not None:
         end = (now + to_go.likely, now + to_go.worst_case)
-        rows.append(("likely end", str(end[0]), number(spec.tolerance)))
-        rows.append(("end in the worst case", str(end[1]), number(spec.tolerance)))
+        rows.append(("likely end", str(end[0]), number(spec.tolerance, scale)))
+        rows.append(("end in the worst case", str(end[1]), number(spec.tolerance, scale)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
     of = "the best" if view.best is None else view.best.compared_with
-    caption = f"After {now:,} runs, {promise(f'{within:.4g}', sure, ended, view.in_doubt, of)}"
+    caption = f"After {now:,} runs, {promise(scale.said(within), sure, ended, view.in_doubt, of)}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + [within] + ([] if spec.tolerance is None else [spec.tolerance])
-    words = [f"after {x:,} runs: within {number(y)} of the best" for x, y in points]
-    now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within)} of the best"
+    words = [f"after {x:,} runs: within {number(y, scale)} of the best" for x, y in points]
+    now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within, scale)} of the best"
     now_words += ", in doubt" if view.in_doubt else ""
     look = looks.DOUBTED if view.in_doubt else looks.VERDICT if ended else looks.NOW
     steps = Steps(points, words, now, within, now_words, spec.tolerance, end, look, is_wide(reached))
+    steps = replace(steps, tolerance_words=tolerance_words(scale, spec.tolerance))
+    if scale.is_log:
+        points = [(x, 100 * y) for x, y in points]
+        steps = replace(steps, points=points, now_within=100 * within, axis=f"{HOW_FAR}, in percent")
+        steps = replace(steps, tolerance=drawn_amount(scale, spec.tolerance))
     return Facts(view.title, heading, caption, f"Falling steps over runs. {caption}", FORECAST_HEADER, rows, steps)
 
 
@@ -289,13 +321,14 @@ def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
     caption = f"{spec.algorithm} certifies nothing before it ends, so only runs are shown: {ahead}."
     if view.verdict is not None:
         caption = f"{spec.algorithm} ended after {now:,} runs."
-    rows = [("runs so far", str(now), number(None if view.verdict is None else view.verdict.tolerance))]
+    scale, reached = spec.outcome_scale, None if view.verdict is None else view.verdict.tolerance
+    rows = [("runs so far", str(now), number(reached, scale))]
     data = RunsOnly([(Look(f"runs so far: {now:,}", "c-lead", "bar"), now)])
     if to_go.now:
         rows.append(("end of this round", str(now + to_go.now), number(None)))
         data.bars.append((Look(f"in this round: {to_go.now:,}", "c-end", "hatch"), to_go.now))
     if rest:
-        rows.append(("end in the worst case", str(now + to_go.now + rest), number(spec.tolerance)))
+        rows.append(("end in the worst case", str(now + to_go.now + rest), number(spec.tolerance, scale)))
         data.bars.append((Look(f"then in the worst case: {rest:,}", "c-gone", "empty"), rest))
     return Facts(view.title, heading, caption, f"A bar of runs. {caption}", FORECAST_HEADER, rows, data)
 
@@ -388,6 +421,7 @@ def history_facts(view: StudyView) -> Facts[History]:
         low, mean, high = [number(value) for value in predicted]
         predicted_words = f"predicted at the best setting: {mean}, between {low} and {high}"
         caption += f" At the best setting {best.predicted:.4g} is predicted, {best.low:.4g} to {best.high:.4g}."
+        caption += " It is the typical outcome, the median." if found.scale.is_log else ""
     n_past = sum([len(past.values) for past in view.state.past])
     caption += f" {n_past:,} imported runs are not shown." if n_past else ""
     named = [stage_words(block.batch.stage) for block in view.state.blocks]
@@ -400,19 +434,21 @@ def history_facts(view: StudyView) -> Facts[History]:
         f"run {i}, trial {trial}{_after(stages[block])}: {text}" + (", set aside" if aside else "")
         for i, (trial, block, text, aside) in enumerate(each if n <= MOST_DOTS else [], 1)
     ]
+    of = "geometric mean" if found.scale.is_log else "mean"
     mean_words = [
-        f"round {blocks[begin] + 1}: mean {mean} of {end - begin:,} runs"
+        f"round {blocks[begin] + 1}: {of} {mean} of {end - begin:,} runs"
         for (begin, end), mean in zip(spans, mean_texts, strict=True)
     ]
     header: Row = ("run", "trial", "round", "stage", "outcome")
     rows: list[Row] = [(str(i), str(t), str(b + 1), stages[b], text) for i, (t, b, text, _) in enumerate(each, 1)]
     if n > MOST_ROWS:
-        header = ("round", "stage", "runs", "mean", "smallest", "largest")
+        header = ("round", "stage", "runs", of, "smallest", "largest")
         for (begin, end), mean in zip(spans, mean_texts, strict=True):
             here, block = values[begin:end], blocks[begin]
             ends = (number(float(here.min())), number(float(here.max())))
             rows.append((str(block + 1), stages[block], f"{begin + 1} to {end}", mean, *ends))
-    axis = f"outcome ({'larger' if view.state.spec.sign > 0 else 'smaller'} is better)"
+    better = "larger" if found.scale.sign > 0 else "smaller"
+    axis = f"outcome ({better} is better{', log scale' if found.scale.is_log else ''})"
     alt = f"Scatter plot of {n} outcomes from {values.min():.4g} to {values.max():.4g}. {caption}"
     data = History(found, stages, axis, words, mean_words, predicted, predicted_words)
     return Facts(view.title, heading, caption, alt, header, rows, data)
@@ -449,6 +485,8 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
     rows = [_compare_cells(view) for view in views]
     drawn, without = [line for line in lines if line.points], [line.name for line in lines if not line.points]
     caption = "Lower and further left is better; a large mark is a verdict."
+    if [view for view in views if view.state.spec.outcome_scale.is_log]:
+        caption += " Studies on a log scale are drawn in percent."
     if len(drawn) > len(SERIES):
         caption += f" The first {len(SERIES)} of {len(drawn)} lines are drawn; the table has all."
     if without:
@@ -471,7 +509,9 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
 
 def _line(view: StudyView) -> Line:
     points, name = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)], short(view.name)
-    words = [f"after {n_runs:,} runs: within {number(within)}" for n_runs, within in points]
+    scale = view.state.spec.outcome_scale
+    words = [f"after {n_runs:,} runs: within {number(within, scale)}" for n_runs, within in points]
+    points = [(n_runs, drawn_amount(scale, within) or 0.0) for n_runs, within in points]
     if words and view.is_finished:
         words[-1] = f"the verdict{', in doubt' if view.in_doubt else ''}, {words[-1]}"
     words = [f"{name}, {text}" for text in words]
@@ -479,7 +519,8 @@ def _line(view: StudyView) -> Line:
 
 
 def _compare_cells(view: StudyView) -> Row:
-    spec, within = view.state.spec, number(view.steps[-1][1] if view.steps else None)
-    asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance)
+    spec, scale = view.state.spec, view.state.spec.outcome_scale
+    within = number(view.steps[-1][1] if view.steps else None, scale)
+    asked = "none: a budget" if spec.tolerance is None else number(spec.tolerance, scale)
     within += ", in doubt" if view.in_doubt else ""
     return (plain(view.name), spec.algorithm, f"{view.n_runs}", within, asked, view.status.state)

@@ -139,8 +139,8 @@ def draw_effects(data: Levels) -> Picture:
     axes.axvline(0, color="black", linewidth=1, zorder=1)
     if tolerance is not None:
         look: dict[str, Any] = {"color": COLOURS["c-band"], "alpha": SOFT, "linewidth": 0}
-        axes.axvspan(0, tolerance, zorder=0.5, label=f"tolerance {tolerance:g}", **look)
-    axes.set_xlabel("estimated loss (right of zero is worse)")
+        axes.axvspan(0, tolerance, zorder=0.5, label=data.tolerance_words, **look)
+    axes.set_xlabel(data.axis)
     axes.grid(True, axis="x", alpha=0.3)
     return Picture(drawn.figure, cut_note(len(drawn.places), len(data.marks)), drawn.struck)
 
@@ -212,7 +212,7 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
     axes.plot(runs, reached, look.marker, color=look.colour, markersize=4, label=look.label)
     axes.plot([data.now], [data.now_within], now.marker, color=now.colour, markersize=8, label=now.label)
     if data.tolerance is not None:
-        text = f"tolerance {data.tolerance:g}"
+        text = data.tolerance_words
         axes.axhline(data.tolerance, color="black", linestyle="--", linewidth=1, label=text)
     if data.end is not None:
         likely, latest = data.end
@@ -222,14 +222,12 @@ def draw_forecast(data: Steps | RunsOnly) -> Picture:
         text = "the end: likely" if latest > likely else looks.END.label
         axes.axvline(likely, color=looks.END.colour, linewidth=1.5, linestyle="-.", label=text)
     if data.log:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-        axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}" if f"{y:e}"[0] in "25" else "")
+        _log_axis(axes)
     else:
         axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     axes.set_xlabel("runs")
-    axes.set_ylabel("how far from the best it can be")
+    axes.set_ylabel(data.axis)
     axes.grid(True, alpha=0.3)
     return Picture(figure)
 
@@ -250,6 +248,13 @@ def _counted(data: RunsOnly) -> Picture:
     axes.set_ylim(-0.7, 0.7)
     axes.set_xlabel("runs")
     return Picture(figure)
+
+
+def _log_axis(axes: Axes) -> None:
+    """A logarithmic axis upwards, with plain numbers at it."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}" if f"{y:e}"[0] in "25" else "")
 
 
 def draw_history(data: History) -> Picture:
@@ -275,6 +280,8 @@ def draw_history(data: History) -> Picture:
     axes.set_xlim(0, 2 + 1.08 * n)
     axes.set_xlabel("run")
     axes.set_ylabel(data.axis)
+    if found.scale.is_log:
+        _log_axis(axes)
     axes.grid(True, axis="y", alpha=0.3)
     return Picture(figure, " So many are drawn as one image, and tables list rounds." if small else "")
 

@@ -10,9 +10,18 @@ from levers.charts.drawings import CHARTS, charts_of
 from levers.charts.html import html_page, style_sheet, table
 from levers.charts.verdict_facts import MOST_LEVELS, VerdictFacts, verdict_facts
 from levers.charts.view import StudyView
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Assignment
 from levers.errors import InvalidSettingError
-from levers.studies.analysis.describe import chance, gain_words, promise, several, stage_words, when
+from levers.studies.analysis.describe import (
+    chance,
+    expected_words,
+    gain_words,
+    promise,
+    several,
+    stage_words,
+    when,
+)
 from levers.studies.run import AnyStudy
 from levers.studies.sheets.cells import level_text
 from levers.studies.sheets.files import target_of, whole_file
@@ -123,7 +132,8 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
         lines.append("<p>No round of runs is complete, so nothing leads yet.</p>")
     else:
         lines.append(_setting(best.params if said.verdict is None else said.verdict.assignment))
-        within = None if best.within is None else f"{best.within:.4g}"
+        scale = spec.outcome_scale
+        within = None if best.within is None else scale.said(best.within)
         sure = f"{100 * (1 - spec.failure_prob):.6g} %"
         ended = said.verdict is not None
         said_now = promise(within, sure, ended, bool(doubts), best.compared_with)
@@ -131,25 +141,27 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
         if said.enough:
             lines.append(_sentence(said.enough))
         if best.predicted is not None:
-            lines.append(
-                f"<p>Mean outcome to expect there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).</p>"
-            )
+            expected = f"{best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})"
+            lines.append(f"<p>{expected_words(scale).capitalize()} to expect there: {expected}.</p>")
         if best.gain is not None:
-            lines.append(_sentence(gain_words(best.gain, ended, spec.baseline_outcome)))
+            lines.append(_sentence(gain_words(best.gain, ended, spec.baseline_outcome, scale)))
     return "\n".join([*lines, "</section>"])
 
 
 def _question(view: StudyView) -> str:
     """What was asked for."""
     spec, status = view.state.spec, view.status
+    said = spec.outcome_scale.said
+    on = ", on a log scale: effects multiply" if spec.outcome_scale.is_log else ""
+    close = "as good as the runs allow" if spec.tolerance is None else f"within {said(spec.tolerance, 'g')} of the best"
     asked = [
-        ("goal", f"{spec.goal} the outcome"),
-        (
-            "how close",
-            "as good as the runs allow" if spec.tolerance is None else f"within {spec.tolerance:g} of the best",
-        ),
+        ("goal", f"{spec.goal} the outcome{on}"),
+        ("how close", close),
         ("how surely", f"with probability {100 * (1 - spec.failure_prob):.6g} %"),
-        ("noise", "not known" if spec.noise_sd is None else f"standard deviation {spec.noise_sd:g}, as stated"),
+        (
+            "noise",
+            "not known" if spec.noise_sd is None else f"standard deviation {said(spec.noise_sd, 'g')}, as stated",
+        ),
         ("method", ", ".join([spec.algorithm, *(f"{name} {value}" for name, value in spec.options)])),
         ("seed", str(spec.seed)),
         ("begun", when(status.created_at)),
@@ -183,8 +195,10 @@ def _chart(view: StudyView, key: str) -> str:
 
 
 def _levels(said: VerdictFacts) -> str:
+    amount = EVERY_SCALE[said.scale].said
+
     def span(low: float | None, high: float | None) -> str:
-        return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+        return "-" if low is None or high is None else f"{amount(low)} to {amount(high)}"
 
     header = ["lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing"]
     rows = [
@@ -192,7 +206,7 @@ def _levels(said: VerdictFacts) -> str:
             row.factor,
             level_text(row.level),
             f"{row.n_runs:,}",
-            "-" if row.loss is None else f"{row.loss + 0.0:.4g}",
+            "-" if row.loss is None else amount(row.loss),
             span(row.low, row.high),
             span(row.usual_low, row.usual_high),
             row.standing,
@@ -216,7 +230,8 @@ def _matter(said: VerdictFacts) -> str:
 def _ledger(said: VerdictFacts) -> str:
     if not said.ledger:
         return "<p>Nothing yet.</p>" if said.verdict is None else "<p>Nothing before the last decision.</p>"
-    rows = [(f"{n:,}", factor, level_text(level), f"{gap:.4g}") for factor, level, n, gap in said.ledger]
+    amount = EVERY_SCALE[said.scale].said
+    rows = [(f"{n:,}", factor, level_text(level), amount(gap)) for factor, level, n, gap in said.ledger]
     return table(["after runs", "lever", "level", "estimated loss"], rows)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from levers.algorithms.base import BlockRecord, Verdict
 from levers.charts.view import StudyView
+from levers.core.outcome_scale import LINEAR
 from levers.core.space import Level
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
@@ -42,6 +43,7 @@ class VerdictFacts:
     stages: list[tuple[str, int]]
     blocks: tuple[BlockRecord, ...]
     confirmed: list[str]
+    scale: str = LINEAR
 
 
 def verdict_facts(view: StudyView) -> VerdictFacts:
@@ -61,7 +63,8 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
     noise = "-" if found is None else found.noise or "-"
     if nothing and view.state.spec.noise_sd is None:
         noise = "not known"  # no run was left to estimate it from
-    factors, ruled_out = view.state.spec.inner.factors, view.state.progress.eliminations[:MOST_LEVELS]
+    scale, factors = view.state.spec.outcome_scale, view.state.spec.inner.factors
+    ruled_out = view.state.progress.eliminations[:MOST_LEVELS]
     guarantee = [] if found is None or nothing or in_doubt else [found.guarantee]
     return VerdictFacts(
         verdict=found,
@@ -77,10 +80,13 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
         enough=None if found is None else enough_words(found),
         others=[] if found is None else _others(found, matter),
         # factors and levels as the algorithm sees them
-        ledger=[(factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, e.gap) for e in ruled_out],
+        ledger=[
+            (factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, scale.loss(e.gap)) for e in ruled_out
+        ],
         stages=[] if found is None else [(stage, n) for stage, n in found.runs_by_stage if stage != BLOCK],
         blocks=() if found is None else found.blocks,
         confirmed=[] if found is None or found.confirmation is None else confirmation_words(found.confirmation),
+        scale=scale.name,
     )
 
 

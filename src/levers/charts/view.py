@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from levers.algorithms.base import Verdict
 from levers.charts.svg import clipped
+from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.studies.analysis import diagnostics, views
 from levers.studies.analysis.estimates import Estimates
 from levers.studies.events import Numbers
@@ -42,6 +43,7 @@ class Outcomes:
     values: NDArray[np.float64]
     aside: NDArray[np.bool_]
     starts: list[int]
+    scale: OutcomeScale = AS_TOLD
 
     @classmethod
     def of(cls, state: StudyState) -> "Outcomes":
@@ -56,7 +58,8 @@ class Outcomes:
         begins = np.cumsum([0, *[block.n_runs for block in state.blocks]])
         aside = np.isin(blocks, [i for i, block in enumerate(state.blocks) if block.role == SET_ASIDE])
         starts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(done)]
-        return cls(done, blocks, flat[begins[blocks] + table.row[done]], aside, starts if len(done) else [0])
+        values, scale = flat[begins[blocks] + table.row[done]], state.spec.outcome_scale
+        return cls(done, blocks, values, aside, starts if len(done) else [0], scale)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -65,8 +68,9 @@ class Outcomes:
 
     @property
     def means(self) -> list[float]:
-        """The mean of each block."""
-        return [float(self.values[begin:end].mean()) for begin, end in self.spans]
+        """The mean of each block; on a log scale the geometric one."""
+        additive = self.scale.additive(self.values)
+        return [self.scale.told(float(additive[begin:end].mean())) for begin, end in self.spans]
 
 
 class StudyView:
@@ -143,12 +147,12 @@ class StudyView:
         """Runs, and how far from the best the leading setting can be: after each block, or only at the end."""
         solver, state = self.state.spec.solver, self.state
         if not solver.certifies_early:
-            found_at_end = None if self.verdict is None else self.verdict.tolerance
+            found_at_end = None if self.verdict is None else self.verdict.tolerance  # on the outcome's scale
             return [] if found_at_end is None else [(self.n_runs, found_at_end)]
         found = [(solver.interim(known), used) for known, used in zip(state.known, state.past_used, strict=True)]
         # a verdict counts the study's own runs; levels are ruled out, and the end is counted, with the imported ones
         return [
-            (v.n_runs + self._imported(used), v.tolerance)
+            (v.n_runs + self._imported(used), state.spec.outcome_scale.loss(v.tolerance))
             for v, used in found
             if v is not None and v.tolerance is not None
         ]

@@ -258,8 +258,15 @@ def say_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False, default=dataclasses.asdict))
 
 
-def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str] = (), nothing: str = "") -> None:
-    """Print dataclass rows as asked. `drop` names columns to leave out of a table that is too wide."""
+def say_rows(
+    rows: Sequence[Any],
+    output: Format,
+    title: str,
+    drop: Iterable[str] = (),
+    nothing: str = "",
+    never: Iterable[str] = (),
+) -> None:
+    """Print dataclass rows as asked. `drop` names columns to leave out of a table that is too wide, `never` of all."""
     if output is Format.json:
         say_json(list(rows))
     elif not rows:
@@ -268,4 +275,4 @@ def say_rows(rows: Sequence[Any], output: Format, title: str, drop: Iterable[str
         typer.echo(rows_as_csv(rows))
     else:
         out = console()
-        out.print(rows_as_table(rows, title, out.width, drop))
+        out.print(rows_as_table(rows, title, out.width, drop, never))

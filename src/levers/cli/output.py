@@ -16,6 +16,7 @@ from rich.text import Text
 
 from levers.algorithms.base import Verdict
 from levers.cli.terminal import Terminal
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.core.space import FREE
 from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
@@ -53,9 +54,14 @@ def rows_as_csv(rows: Sequence[Any]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def rows_as_table(rows: Sequence[Any], title: str, width: int, drop: Iterable[str] = ()) -> Table:
-    """Dataclass rows as a table for people; where it is too wide, the columns of `drop` go, the first one first."""
-    names = [field.name for field in dataclasses.fields(rows[0])]
+def rows_as_table(
+    rows: Sequence[Any], title: str, width: int, drop: Iterable[str] = (), never: Iterable[str] = ()
+) -> Table:
+    """Dataclass rows as a table for people; where it is too wide, the columns of `drop` go, the first one first.
+
+    Those of `never` are for programs only.
+    """
+    names = [field.name for field in dataclasses.fields(rows[0]) if field.name not in tuple(never)]
     columns = {name: [cell(getattr(row, name)) for row in rows] for name in names}
     texts = {name for name in names if any(isinstance(getattr(row, name), str) for row in rows)}
     for name in drop:
@@ -98,15 +104,15 @@ def print_verdict(out: Console, verdict: Verdict) -> None:
     styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
-    found, any_negative = set(verdict.parents or ()), False
+    found, any_negative, scale = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale]
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        losses = [_loss(loss) for loss in verdict.effects[k]] if verdict.effects else []
+        losses = [_loss(loss, scale) for loss in verdict.effects[k]] if verdict.effects else []
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
         for i, span in enumerate(verdict.usual_intervals[k] if verdict.usual_intervals else ()):
             if i in shown and span is not None:
-                shown[i] += f" ({_loss(span[0])} to {_loss(span[1])})"
+                shown[i] += f" ({_loss(span[0], scale)} to {_loss(span[1], scale)})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
         others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
@@ -139,8 +145,11 @@ def _width(text: str) -> int:
     return max(map(cell_len, text.splitlines()), default=0)
 
 
-def _loss(loss: float | None) -> str:
-    return "" if loss is None else f"{round(loss, 2) + 0.0:.2f}"  # no -0.00
+def _loss(loss: float | None, scale: OutcomeScale) -> str:
+    """A loss with two digits behind the point, or in percent with one; never -0.00."""
+    if loss is None:
+        return ""
+    return f"{round(100 * loss, 1) + 0.0:.1f} %" if scale.is_log else f"{round(loss, 2) + 0.0:.2f}"
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from levers.cli.options import say_json, say_rows, with_settings
 from levers.cli.output import Format, console, print_verdict
 from levers.cli.service import import_serving, serve_storage
 from levers.core.certificates.sample_size import SCHEDULES
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, curve, run_curves, run_tasks, summarise
@@ -103,8 +104,15 @@ def plan(
         _print_guesses(out, [make_plan(level_counts(levels), **guess) for guess in guesses])
 
 
+def _said(found: Plan, amount: float | None, digits: str = ".3g") -> str:
+    """An amount of a plan: a number in the outcome's unit, or percent."""
+    return "-" if amount is None else EVERY_SCALE[found.scale].said(amount, digits)
+
+
 def _noise_words(found: Plan) -> str:
-    return f"noise sd {found.noise_sd:g}" + ("" if found.noise_known else " expected, and learned by the study")
+    return f"noise sd {_said(found, found.noise_sd, 'g')}" + (
+        "" if found.noise_known else " expected, and learned by the study"
+    )
 
 
 def _print_runs(out: Console, found: Plan) -> None:
@@ -113,7 +121,7 @@ def _print_runs(out: Console, found: Plan) -> None:
     _print_counts(out, found, list(_ROWS))
     trade = _table("tolerance", "runs of one design")
     for row in found.trade_off:
-        trade.add_row(f"{row.tolerance:.3g}", f"{row.runs:,}")
+        trade.add_row(_said(found, row.tolerance), f"{row.runs:,}")
     out.print(trade)
     if found.over_lower_bound is not None:
         ratio = "" if found.over_necessary is None else f"{found.over_necessary:.2f} times the balanced limit and "
@@ -128,7 +136,7 @@ def _print_guesses(out: Console, found: Sequence[Plan]) -> None:
     for row in found:
         runs = (row.runs_if_few_matter, row.worst_case_runs)
         days = [f"{day:,}" for n in runs if (day := row.days(n)) is not None]
-        table.add_row(f"{row.noise_sd:.3g}", *(f"{n:,}" for n in runs), *days)
+        table.add_row(_said(row, row.noise_sd), *(f"{n:,}" for n in runs), *days)
     out.print(table)
     out.print(
         "Runs of the adaptive solver, by what the noise turns out to be: the study learns it. --expected-noise plans "
@@ -138,8 +146,9 @@ def _print_guesses(out: Console, found: Sequence[Plan]) -> None:
 
 
 def _wanted(found: Plan) -> str:
+    within = _said(found, found.tolerance)
     return (
-        f"[bold]{several(found.n_factors, 'lever', 'levers')}[/bold], within {found.tolerance:.3g} of the best with "
+        f"[bold]{several(found.n_factors, 'lever', 'levers')}[/bold], within {within} of the best with "
         f"probability {1 - found.failure_prob:.0%}"
     )
 
@@ -153,8 +162,10 @@ def _print_budget(out: Console, found: Plan, guessed: bool) -> None:
     certified = f"certified with probability {1 - found.failure_prob:.0%}"
     table = _table("runs", *days, certified, "typical loss", "standard error")
     for row in found.budgets:
-        within = "nothing" if row.tolerance is None else f"within {row.tolerance:.3g}"
-        lost = ("-", "-") if row.loss is None else (f"{row.loss:.2g}", f"{row.loss_error:.1g}")
+        within = "nothing" if row.tolerance is None else f"within {_said(found, row.tolerance)}"
+        lost = ("-", "-")
+        if row.loss is not None:
+            lost = (_said(found, row.loss, ".2g"), _said(found, row.loss_error, ".1g"))
         lost = ("none seen", "-") if row.loss == 0 else lost
         table.add_row(f"{row.runs:,}", *(f"{found.days(row.runs):,}" for _ in days), within, *lost)
     out.print(table)
@@ -163,7 +174,7 @@ def _print_budget(out: Console, found: Plan, guessed: bool) -> None:
     if n_worlds:
         said.append(
             f"Typical loss: how far from the best the setting recommended is on average (--aim best), in {n_worlds} "
-            f"simulated studies with effects of sd {found.effect_sd:g} (--effect-sd)."
+            f"simulated studies with effects of sd {_said(found, found.effect_sd, 'g')} (--effect-sd)."
         )
     else:
         said.append("No typical loss: such studies take too long to be simulated here.")
@@ -171,13 +182,13 @@ def _print_budget(out: Console, found: Plan, guessed: bool) -> None:
         said.append(f"Fewer than {found.least_certified:,} runs certify nothing, and still recommend a setting.")
     if not found.noise_known:
         said.append(
-            f"The noise is not known: everything is for one of sd {found.noise_sd:g}, and grows with it."
-            + ("" if guessed else " --expected-noise plans for another, --noise-sd for one that is known.")
+            f"The noise is not known: everything is for one of sd {_said(found, found.noise_sd, 'g')}, and grows with "
+            "it." + ("" if guessed else " --expected-noise plans for another, --noise-sd for one that is known.")
         )
     for line in said:
         out.print(line, highlight=False)
     if found.tolerance is not None:
-        out.print(f"\nWithin {found.tolerance:.3g} takes, by other ways:", highlight=False)
+        out.print(f"\nWithin {_said(found, found.tolerance)} takes, by other ways:", highlight=False)
         _print_counts(out, found, _COMPARED)
 
 

@@ -9,12 +9,14 @@ import typer
 from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.validation import visible
 from levers.errors import NotFinishedError
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
     BLOCK,
     enough_words,
+    expected_words,
     gain_words,
     on_parents,
     promise,
@@ -55,7 +57,9 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         say_rows([found], output, "")
         return
     stage = "" if found.stage == BLOCK else f"{found.stage}, "
-    typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}")
+    scale = study.outcome_scale
+    on = ", on a log scale" if scale.is_log else ""
+    typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}{on}")
     out = several(found.n_running, "run", "runs")
     typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
     if found.n_failed or found.n_stale:
@@ -76,9 +80,10 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {'chosen' if finished else 'leading'}: {setting_words(best.params)}")
         typer.echo(f"  {_promise(best, study.spec.failure_prob, finished, bool(found.doubts))}")
         if best.predicted is not None:
-            typer.echo(f"  mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})")
+            expected = f"{best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})"
+            typer.echo(f"  {expected_words(scale)} there: {expected}")
         if best.gain is not None:
-            typer.echo(f"  {gain_words(best.gain, finished, study.spec.baseline_outcome)}")
+            typer.echo(f"  {gain_words(best.gain, finished, study.spec.baseline_outcome, scale)}")
     for correction in study.corrections()[-5:]:
         typer.echo(
             f"  corrected {when(correction.at)} by {visible(correction.who)}: trial {correction.trial} "
@@ -143,7 +148,7 @@ def say_verdict(at: Reached, output: Format) -> None:
     study = at.study
     if study.status().state == "running":
         raise NotFinishedError(f"{at.name!r} is not finished: {study.forecast()}; {at.command('status')}")
-    found, best = study.verdict(), study.best()
+    found, best, scale = study.verdict(), study.best(), study.outcome_scale
     params = best.params if best is not None else found.assignment
     if output is Format.csv:
         _say_effects(study.effects(), output)
@@ -155,15 +160,17 @@ def say_verdict(at: Reached, output: Format) -> None:
         if (enough := enough_words(found)) is not None:
             typer.echo(f"{enough[0].upper()}{enough[1:]}.")
         if best is not None and best.predicted is not None:
-            typer.echo(f"Mean outcome there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).")
+            expected = f"{best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})"
+            typer.echo(f"{expected_words(scale).capitalize()} there: {expected}.")
         if best is not None and best.gain is not None:
-            words = gain_words(best.gain, True, study.spec.baseline_outcome)
+            words = gain_words(best.gain, True, study.spec.baseline_outcome, scale)
             typer.echo(f"{words[0].upper()}{words[1:]}.")
         for line in () if found.confirmation is None else confirmation_words(found.confirmation):
             typer.echo(f"{line[0].upper()}{line[1:]}.")
         asked = study.spec.tolerance
         short = asked is not None and found.within > asked
-        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}{f' ({asked:g} was asked for)' if short else ''}:")
+        less = f" ({scale.said(asked, 'g')} was asked for)" if asked is not None and short else ""
+        typer.echo(f"{found.promise[0].upper()}{found.promise[1:]}{less}:")
         for line in _grounds(found):
             typer.echo(f"  - {line}")
         stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
@@ -178,7 +185,7 @@ def say_verdict(at: Reached, output: Format) -> None:
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts predicted low high gain p_values free on_parents confirmation"
+            "provisos doubts predicted low high gain p_values free on_parents confirmation scale"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -206,11 +213,15 @@ def _answers(at: Reached, found: Verdict) -> list[str]:
 def _say_effects(rows: list[EffectRow], output: Format) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
-    say_rows(rows, output, "Loss against the leading level", drop=("ruled_out_after", "n_runs", "p_value", "standing"))
+    title, drop = "Loss against the leading level", ("ruled_out_after", "n_runs", "p_value", "standing")
+    if output is Format.table and rows and EVERY_SCALE[rows[0].scale].is_log:
+        title += ", in percent of its outcome"
+        rows = [row.in_percent for row in rows]
+    say_rows(rows, output, title, drop=drop, never=("scale",))
 
 
 def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:
-    within = None if best.within is None else f"{best.within:.3g}"
+    within = None if best.within is None else EVERY_SCALE[best.scale].said(best.within, ".3g")
     return promise(within, f"{1 - failure_prob:.0%}", finished, in_doubt, best.compared_with)
 
 

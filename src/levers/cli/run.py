@@ -71,7 +71,9 @@ def run(
     json_path: Annotated[
         str | None, typer.Option("--json", help="Where the outcome is in the JSON printed: results.0.mean.")
     ] = None,
-    time_of: Annotated[str | None, typer.Option("--time", help=f"The outcome is a time: {', '.join(TIMES)}.")] = None,
+    time_of: Annotated[
+        str | None, typer.Option("--time", help=f"The outcome is a time: {', '.join(TIMES)}; see --scale.")
+    ] = None,
     setup: Annotated[str | None, typer.Option(help="A command before each run, which is not counted.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="So many runs before each that counts.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which a run is ended, and failed.")] = None,
@@ -99,13 +101,15 @@ def run(
     The study is begun if it is new, and gone on with if not; on several machines with one storage this is a fleet.
     {lever} in an argument is its level, {lever?text} a text that is there when the lever is on, {{ a brace; levels are
     in the environment too, as LEVERS_ and the lever's name in capitals. The outcome is the last number that the command
-    prints, if nothing else is said. docs/run.md has more.
+    prints, if nothing else is said. Where levers save a part of a time, and not so many seconds, --scale log is right,
+    and all is said in percent. docs/run.md has more.
 
     \b
     Examples:
       levers run flags --space flags.toml --goal minimize --budget 120 --time user -- ./bench -O{opt} {unroll}
       levers run sort --factor buffer=1M,64M --factor threads=1,2,4 --budget 40 --goal minimize --time wall
                       -- sort -S {buffer} --parallel={threads} big.txt
+      levers run flags --space flags.toml --goal minimize --tolerance 5% --scale log --time user -- ./bench -O{opt}
       levers run flags -- ./bench -O{opt} {unroll}
     """
     given = None if space is None and not factor else _without_empty(typed_levers(space, factor))

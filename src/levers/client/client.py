@@ -5,6 +5,7 @@ from typing import Any
 
 from levers.client.study import RemoteStudy, built, status, study_path
 from levers.client.transport import Transport
+from levers.core.outcome_scale import LINEAR
 from levers.core.space import Level, Space
 from levers.errors import NoSuchStudyError
 from levers.experiments.plan import Budget, Plan, TradeOff
@@ -66,6 +67,7 @@ class Client:
         baseline: Mapping[str, Level] | None = None,
         baseline_outcome: float | None = None,
         block_size: int | None = None,
+        scale: str = LINEAR,
         **options: Any,
     ) -> RemoteStudy:
         """Begin a study there; see `levers.create_study`."""
@@ -129,6 +131,8 @@ class Client:
         effect_sd: float | None = None,
         baseline_outcome: float | None = None,
         certificate: str = "slippage",
+        goal: str = "maximize",
+        scale: str = LINEAR,
     ) -> Plan:
         """How many runs a study takes, computed there; see `levers.plan`."""
         given = locals()

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from levers.algorithms.base import Verdict
 from levers.algorithms.registry import DEFAULT_ALGORITHM
+from levers.core.outcome_scale import LINEAR
 from levers.core.space import Assignment, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSettingError, LeversError, StudyError, StudyExistsError
 from levers.studies.library import create_study, load_study
@@ -22,10 +23,11 @@ def optimize(
     fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
-    tolerance: float | None = None,
+    tolerance: float | str | None = None,
     noise_sd: float | None = None,
     failure_prob: float = 0.1,
     goal: str = "maximize",
+    scale: str = LINEAR,
     algorithm: str = DEFAULT_ALGORITHM,
     seed: int | None = None,
     name: str | None = None,
@@ -44,10 +46,11 @@ def optimize(
     fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
-    tolerance: float | None = None,
+    tolerance: float | str | None = None,
     noise_sd: float | None = None,
     failure_prob: float = 0.1,
     goal: str = "maximize",
+    scale: str = LINEAR,
     algorithm: str = DEFAULT_ALGORITHM,
     seed: int | None = None,
     name: str,
@@ -65,10 +68,11 @@ def optimize(
     fn: Callable[[Assignment], Returned],
     space: Space | Mapping[str, Sequence[Level]],
     *,
-    tolerance: float | None = None,
+    tolerance: float | str | None = None,
     noise_sd: float | None = None,
     failure_prob: float = 0.1,
     goal: str = "maximize",
+    scale: str = LINEAR,
     algorithm: str = DEFAULT_ALGORITHM,
     seed: int | None = None,
     name: str | None = None,
@@ -86,7 +90,8 @@ def optimize(
     standard deviation of that noise, estimated when it is not given. Instead of a tolerance, `budget=200` spends that
     many runs. It takes all settings of `create_study`, and other options go to the algorithm, for example
     `max_parents=3`. With `free=["heat"]` some runs leave that lever alone, and `fn` returns the outcome with the level
-    that it took: `return 3.5, {"heat": "low"}`.
+    that it took: `return 3.5, {"heat": "low"}`. With `scale="log"`, for times and other outcomes above 0 whose effects
+    multiply, `tolerance="5%"` is of the best one's outcome.
 
     With a `name` and a `storage`, as in `storage="sqlite:///levers.db"`, every run is kept as it is made, and the same
     call goes on where an earlier one was stopped, whatever stopped it. Such a call may stop before there is a verdict,
@@ -121,7 +126,7 @@ def optimize(
             field="storage",
         )
     given = {"tolerance": tolerance, "noise_sd": noise_sd, "failure_prob": failure_prob, "goal": goal}
-    given |= {"algorithm": algorithm, "seed": seed, **options}
+    given |= {"scale": scale, "algorithm": algorithm, "seed": seed, **options}
     study = _begun(name or algorithm, space, storage, given)
     with _kept(study, in_memory=storage is None):
         return study.optimize(

@@ -21,14 +21,18 @@ from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.model.moments import Moments
+from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_scale
 from levers.errors import InvalidSettingError
 from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
-from levers.studies.space_text import absolute_tolerance
+from levers.studies.settings import GOALS
+from levers.studies.space_text import tolerance_amount
 
 NOISE_SD = 1.0
 """What plans for a budget are made with when nothing is said about the noise."""
+LOG_NOISE_SD = 0.1
+"""The same on a log scale: about 10 %."""
 GUESSES = (0.5, 1.0, 2.0, 4.0)
 """Noise in tolerances, to plan with where nothing is known about it."""
 _FEW = 3
@@ -86,7 +90,8 @@ class Plan:
     `effect_sd`. `tolerance` is then what the budget certifies. It is None where nothing can be certified, which takes
     `least_certified` runs: one more than there are parameters, and another where the noise is not known. Then
     `modl_runs` and the limits are left out too. `block_size` is how many runs are made together, in a day for example;
-    `days` counts by it.
+    `days` counts by it. With the `scale` "log" tolerances and losses are shares of the outcome, and noise and
+    `effect_sd` are those of its logarithm.
     """
 
     tolerance: float | None
@@ -112,6 +117,7 @@ class Plan:
     effect_sd: float | None = None
     least_certified: int | None = None
     block_size: int | None = None
+    scale: str = LINEAR
 
     def _repr_html_(self) -> str:
         from levers.extensions import html_of
@@ -141,6 +147,8 @@ def plan(
     effect_sd: float | None = None,
     baseline_outcome: float | None = None,
     certificate: str = CERTIFICATES[0],
+    goal: str = GOALS[0],
+    scale: str = LINEAR,
 ) -> Plan:
     """Plan a study: how many runs for a tolerance, or what a `budget` of runs certifies and typically achieves.
 
@@ -148,7 +156,9 @@ def plan(
     plan is for one that turns out as `expected_noise`: by default as large as the tolerance, or 1 with a budget, so
     that all is in units of the noise. What a budget achieves is simulated on worlds in which `max_parents` factors
     matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. With a
-    `block_size`, how many runs are made in a day, the plan counts `days` too.
+    `block_size`, how many runs are made in a day, the plan counts `days` too. With `scale="log"` tolerances, losses
+    and `min_effect` are shares of the outcome, which depend a little on the `goal`; noise and `effect_sd` are those of
+    the logarithm.
 
     >>> abs(plan([4] * 10, tolerance=0.5, noise_sd=1.0).one_shot_runs / 1114 - 1) < 0.03
     True
@@ -157,9 +167,9 @@ def plan(
     [(12, True, True), (24, True, True), (48, True, True)]
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
-    within = absolute_tolerance(tolerance, baseline_outcome)
+    within = tolerance_amount(tolerance, baseline_outcome, scale)
     given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
-    return _Question(whole, *given, block_size).plan()
+    return _Question(whole, *given, block_size, goal, scale).on_scale()
 
 
 def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Plan:
@@ -172,7 +182,7 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Pl
     True
     """
     spaces = (Space.sized(list(merged)), Space.sized(list(apart)))
-    one, other = (_Question(space, **given).plan(MOST_WORK / 2) for space in spaces)
+    one, other = (_Question(space, **given).on_scale(MOST_WORK / 2) for space in spaces)
     counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
     larger: dict[str, Any] = {name: max(getattr(one, name), getattr(other, name)) for name in counts}
     pairs = zip(one.trade_off, other.trade_off, strict=True)
@@ -204,6 +214,39 @@ class _Question:
     effect_sd: float | None = None
     certificate: str = CERTIFICATES[0]
     block_size: int | None = None
+    goal: str = GOALS[0]
+    scale: str = LINEAR
+
+    def on_scale(self, most_work: float = MOST_WORK) -> Plan:
+        """The plan as people read it: worked out with what a solver would be told, and put on the outcome's scale."""
+        check_choice("goal", self.goal, GOALS)
+        check_choice("scale", self.scale, SCALES)
+        scale = OutcomeScale(self.scale, 1.0 if self.goal == GOALS[0] else -1.0)
+        if not scale.is_log:
+            return self.plan(most_work)
+        inner: dict[str, float] = {}
+        for name in ("tolerance", "min_effect"):
+            if (amount := getattr(self, name)) is not None:
+                scale.check_amount(name, amount)
+                inner[name] = scale.difference(amount)
+        if (self.tolerance, self.noise_sd, self.expected_noise) == (None, None, None):
+            inner["expected_noise"] = LOG_NOISE_SD
+        found = replace(self, **inner).plan(most_work)  # type: ignore[arg-type]
+        return replace(
+            found,
+            tolerance=scale.loss(found.tolerance),
+            trade_off=tuple(replace(one, tolerance=scale.loss(one.tolerance)) for one in found.trade_off),
+            budgets=tuple(
+                replace(
+                    one,
+                    tolerance=scale.loss(one.tolerance),
+                    loss=scale.loss(one.loss),
+                    loss_error=scale.loss(one.loss_error),
+                )
+                for one in found.budgets
+            ),
+            scale=scale.name,
+        )
 
     def __post_init__(self) -> None:
         if (self.tolerance is None) == (self.budget is None):

@@ -19,10 +19,19 @@ from levers.charts.check_facts import check_rows
 from levers.charts.html import page_text
 from levers.charts.report import save_report, study_report
 from levers.charts.view import StudyView
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.errors import InvalidSettingError, surprising
 from levers.studies.analysis import views
 from levers.studies.analysis.confirmation import confirmation_words
-from levers.studies.analysis.describe import chance, enough_words, gain_words, promise, setting_words, several
+from levers.studies.analysis.describe import (
+    chance,
+    enough_words,
+    expected_words,
+    gain_words,
+    promise,
+    setting_words,
+    several,
+)
 from levers.studies.outcomes import Surprise
 from levers.studies.sheets.cells import level_text
 from levers.studies.study import Study
@@ -131,19 +140,25 @@ def plan(call: Call) -> Answer:
     """How many runs it takes, or what a budget does."""
     data = _said(studies.make_plan(call.request, call.body))
     known = "" if data["noise_known"] else ", which is a guess: the study learns the noise, and runs go with its square"
-    lines = [f"Reckoned with a noise of standard deviation {data['noise_sd']:g}{known}."]
+    said = EVERY_SCALE[data["scale"]].said
+    lines = [f"Reckoned with a noise of standard deviation {said(data['noise_sd'], 'g')}{known}."]
     if data["budget"] is None:
         sure = f"{100 * (1 - data['failure_prob']):.6g} %"
         lines += [
-            f"To be within {data['tolerance']:g} of the best with probability {sure}: about "
+            f"To be within {said(data['tolerance'], 'g')} of the best with probability {sure}: about "
             f"{data['runs_if_few_matter']:,} runs if a few levers matter, {data['worst_case_runs']:,} at most.",
             f"One lever at a time would take {data['one_at_a_time_runs']:,} for the same precision.",
-            *(f"Within {row['tolerance']:g}: {row['runs']:,} runs of one design." for row in data["trade_off"]),
+            *(
+                f"Within {said(row['tolerance'], 'g')}: {row['runs']:,} runs of one design."
+                for row in data["trade_off"]
+            ),
         ]
     for row in data["budgets"]:
         tolerance, loss = row["tolerance"], row["loss"]
-        certified = "nothing is certified" if tolerance is None else f"certified within {tolerance:.3g} of the best"
-        typical = "" if loss is None else f"; the setting found typically loses {loss:.3g}"
+        certified = (
+            "nothing is certified" if tolerance is None else f"certified within {said(tolerance, '.3g')} of the best"
+        )
+        typical = "" if loss is None else f"; the setting found typically loses {said(loss, '.3g')}"
         lines.append(f"{row['runs']:,} runs: {certified}{typical}.")
     data["next"] = "Next: tell the user, settle tolerance or budget with them, then create."
     return Answer(_lines(*lines, data["next"]), data)
@@ -154,7 +169,8 @@ def create(call: Call) -> Answer:
     data = _said(studies.create(call.request, call.body))
     study = Call(call.request, data["name"], None, call.local).study()
     data["next"] = next_step(study)
-    created = f"Created {study.name!r}: {several(study.space.n_factors, 'lever', 'levers')}, {study.spec.goal}."
+    on = ", on a log scale" if study.outcome_scale.is_log else ""
+    created = f"Created {study.name!r}: {several(study.space.n_factors, 'lever', 'levers')}, {study.spec.goal}{on}."
     return Answer(_lines(created, data["next"]), data)
 
 
@@ -268,7 +284,7 @@ def status(call: Call) -> Answer:
 
 
 def _promise_words(study: Study, best: views.Best, finished: bool) -> str:
-    within = None if best.within is None else f"{best.within:.4g}"
+    within = None if best.within is None else study.outcome_scale.said(best.within)
     sure = f"{100 * (1 - study.spec.failure_prob):.6g} %"
     return promise(within, sure, finished, best.in_doubt, best.compared_with)
 
@@ -279,6 +295,7 @@ def effects(call: Call) -> Answer:
     rows, doubts = study.effects(), study.status().doubts
     shown = rows[:MOST_ROWS]
     data = {"effects": _plain(shown, list[views.EffectRow]), "n_levels": len(rows), "doubts": _remarks(doubts)}
+    data["scale"] = study.spec.scale
     lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in shown[:_MOST_LINES]]
     more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > len(lines) else None
     about = "Loss against the leading level; intervals hold for all levels at once. Not shown is not the same as none."
@@ -288,8 +305,9 @@ def effects(call: Call) -> Answer:
 def _loss_words(row: views.EffectRow) -> str:
     if row.loss is None or row.standing in ("leading", "chosen"):
         return ""
-    span = "" if row.low is None or row.high is None else f" ({row.low:.4g} to {row.high:.4g})"
-    return f", loses {row.loss + 0.0:.4g}{span}"
+    said = EVERY_SCALE[row.scale].said
+    span = "" if row.low is None or row.high is None else f" ({said(row.low)} to {said(row.high)})"
+    return f", loses {said(row.loss)}{span}"
 
 
 def _remarks(remarks: Iterable[Remark]) -> list[dict[str, Any]]:
@@ -320,15 +338,16 @@ def verdict(call: Call) -> Answer:
     if (enough := enough_words(found)) is not None:
         lines.append(f"{enough[0].upper()}{enough[1:]}.")
     if best.predicted is not None:
-        lines.append(f"Mean outcome to expect there: {best.predicted:.4g} ({best.low:.4g} to {best.high:.4g}).")
+        expected = f"{best.predicted:.4g} ({best.low:.4g} to {best.high:.4g})"
+        lines.append(f"{expected_words(study.outcome_scale).capitalize()} to expect there: {expected}.")
     if best.gain is not None:
-        words = gain_words(best.gain, True, study.spec.baseline_outcome)
+        words = gain_words(best.gain, True, study.spec.baseline_outcome, study.outcome_scale)
         lines.append(f"{words[0].upper()}{words[1:]}.")
     for line in () if found.confirmation is None else confirmation_words(found.confirmation):
         lines.append(f"{line[0].upper()}{line[1:]}.")
     asked = study.spec.tolerance
     if asked is not None and found.within > asked:
-        lines.append(f"Less than was asked for: {asked:g}.")
+        lines.append(f"Less than was asked for: {study.outcome_scale.said(asked, 'g')}.")
     lines.append(f"Runs: {found.n_runs}.")
     step = "Next: report all of this to the user: setting, promise, everything that it rests on, and doubts first."
     if study.is_held:

@@ -11,6 +11,7 @@ from levers.algorithms.base import Verdict
 from levers.charts.drawings import charts_of
 from levers.charts.html import style_sheet, table
 from levers.charts.view import StudyView
+from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import Space
 from levers.experiments.compare import Comparison
 from levers.experiments.plan import Plan
@@ -82,17 +83,23 @@ def _fields(value: Any) -> str:
 
 
 def _plan(plan: Plan) -> str:
-    found = _fields(plan)
+    found, said = _fields(plan), EVERY_SCALE[plan.scale].said
     budgets = [
-        (f"{row.runs:,}", "nothing" if row.tolerance is None else f"{row.tolerance:.3g}", f"{row.loss:.3g}")
+        (
+            f"{row.runs:,}",
+            "nothing" if row.tolerance is None else said(row.tolerance, ".3g"),
+            "-" if row.loss is None else said(row.loss, ".3g"),
+        )
         for row in plan.budgets
     ]
     return found + (_rows(["runs", "certified within", "typical loss"], budgets) if budgets else "")
 
 
 def _effects(rows: Effects) -> str:
+    said = EVERY_SCALE[rows[0].scale if rows else LINEAR].said
+
     def span(low: float | None, high: float | None) -> str:
-        return "-" if low is None or high is None else f"{low:.3g} to {high:.3g}"
+        return "-" if low is None or high is None else f"{said(low, '.3g')} to {said(high, '.3g')}"
 
     return _rows(
         ["lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing"],
@@ -101,7 +108,7 @@ def _effects(rows: Effects) -> str:
                 row.factor,
                 level_text(row.level),
                 f"{row.n_runs:,}",
-                _number(row.loss),
+                "-" if row.loss is None else said(row.loss),
                 span(row.low, row.high),
                 span(row.usual_low, row.usual_high),
                 row.standing,
@@ -134,7 +141,7 @@ def _study(study: AnyStudy) -> str:
         f'<div class="doubt"><strong>In doubt</strong><ul>{doubts}</ul></div>' if doubts else "",
     ]
     if best is not None:
-        within = None if best.within is None else f"{best.within:.3g}"
+        within = None if best.within is None else spec.outcome_scale.said(best.within, ".3g")
         sure = f"{100 * (1 - spec.failure_prob):g} %"
         words = promise(within, sure, view.is_finished, bool(doubts), best.compared_with)
         said.append(f"<p>{escape(words[0].upper() + words[1:])}.</p>")

@@ -10,7 +10,7 @@ from typing import Any
 
 from levers.algorithms.base import Verdict
 from levers.core.space import Level
-from levers.errors import InvalidSettingError, StudyExistsError, TrialError
+from levers.errors import InvalidOutcomeError, InvalidSettingError, StudyExistsError, TrialError
 from levers.studies.library import create_study, load_study
 from levers.studies.study import Study
 
@@ -158,6 +158,9 @@ class LeversSampler(BaseSampler):
                 return
             try:
                 if state is TrialState.COMPLETE and values is not None and math.isfinite(values[0]):
+                    if (why := self._study.outcome_scale.refusal(values[0])) is not None:
+                        self._study.fail(which, why)
+                        raise InvalidOutcomeError(f"the outcome of Optuna trial {trial.number} is {values[0]:g}; {why}")
                     self._study.tell(which, float(values[0]))
                 else:
                     self._study.fail(which, f"Optuna trial {trial.number}: {state.name.lower()}")

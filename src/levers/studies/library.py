@@ -18,13 +18,14 @@ from typing import Any
 
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.outcome_scale import LINEAR
 from levers.core.space import Level, Space
 from levers.core.validation import MAX_NAME, check_text
 from levers.errors import LeversError, StorageError, StudyError, about
 from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
 from levers.studies.log import check_chain
-from levers.studies.space_text import absolute_tolerance
+from levers.studies.space_text import tolerance_amount
 from levers.studies.spec import RESERVED, StudySpec, check_reserved, free_levers
 from levers.studies.storage.base import Storage, check_name, encoded, new_log
 from levers.studies.storage.memory import MemoryStorage
@@ -119,6 +120,7 @@ def create_study(
     baseline: Mapping[str, Level] | None = None,
     baseline_outcome: float | None = None,
     block_size: int | None = None,
+    scale: str = LINEAR,
     who: str | None = None,
     **options: Any,
 ) -> Study:
@@ -141,6 +143,10 @@ def create_study(
     `baseline` is the setting in place today, with a level of every lever: the verdict says what is gained over it, and
     to keep it where no gain is shown. A tolerance such as "5%" is of `baseline_outcome`, the outcome today.
 
+    With `scale="log"` effects and noise are taken to act on the logarithm of the outcome, which has to be above 0: a
+    lever saves 20 %, whatever the others do. A `tolerance` of 0.05, or "5%", is then of the best setting's outcome, so
+    is `min_effect`, and a `noise_sd` of 0.1 is that of the logarithm, about 10 % (docs/studies, "On a log scale").
+
     >>> study = create_study("line 3", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
     >>> study.status().state
     'running'
@@ -158,7 +164,7 @@ def create_study(
     spec = StudySpec(
         levers,
         goal=goal,
-        tolerance=absolute_tolerance(tolerance, baseline_outcome),
+        tolerance=tolerance_amount(tolerance, baseline_outcome, scale),
         failure_prob=failure_prob,
         noise_sd=noise_sd,
         algorithm=algorithm,
@@ -170,6 +176,7 @@ def create_study(
         free=free_levers(levers, free),
         baseline=baseline_codes(levers, baseline),
         baseline_outcome=baseline_outcome,
+        scale=scale,
     )
     return _begin(name, spec, open_storage(storage), who)
 

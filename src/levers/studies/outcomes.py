@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
@@ -24,11 +25,14 @@ BY_FIT, BY_SPREAD = "fit", "spread"
 """What an outcome was compared with: the additive fit of the other runs, or how the other outcomes lie."""
 
 
-def outcome_number(trial: int, value: object) -> float:
-    """An outcome as a number; NaN stands for a run without one.
+def outcome_number(trial: int, value: object, scale: OutcomeScale | None = None) -> float:
+    """An outcome as a number, on the scale of its study if that is given; NaN stands for a run without one.
 
     >>> outcome_number(3, "2.5")
     2.5
+    >>> outcome_number(3, 0, OutcomeScale("log"))
+    Traceback (most recent call last):
+    levers.errors.InvalidOutcomeError: the outcome of trial 3 is 0; on a log scale every outcome is above 0
     """
     try:
         number = float(value)  # type: ignore[arg-type]
@@ -36,6 +40,8 @@ def outcome_number(trial: int, value: object) -> float:
         raise InvalidOutcomeError(f"the outcome of trial {trial} is {value!r}; it must be a number") from None
     if not math.isnan(number) and not abs(number) <= MAX_OUTCOME:
         raise InvalidOutcomeError(f"the outcome of trial {trial} is {number:g}; {_LIMITS}")
+    if scale is not None and (why := scale.refusal(number)) is not None:
+        raise InvalidOutcomeError(f"the outcome of trial {trial} is {number:g}; {why}")
     return number
 
 
@@ -111,7 +117,9 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     problems += [
         (int(i), f"the outcome of trial {trials[i]} is {values[i]:g}; {_LIMITS}") for i in np.flatnonzero(wild)
     ]
-    places = np.flatnonzero(known)
+    off = off_scale(state.spec.outcome_scale, values)
+    problems += [(i, f"the outcome of trial {trials[i]} is {values[i]:g}; {why}") for i, why in off]
+    places = np.setdiff1d(np.flatnonzero(known), [i for i, _ in off])
     states = state.trials.state[trials[places]]
     block = state.awaited_block
     in_open = state.trials.block[trials[places]] == (len(state.blocks) - 1 if block is not None else -1)
@@ -142,6 +150,16 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     keep = np.delete(keep, list(wrong))
     levels = None if levels is None else np.delete(levels, list(wrong), axis=0)
     return Accepted(trials[keep], values[keep], sorted(problems), sorted(late), observed=levels, unobserved=unobserved)
+
+
+def off_scale(scale: OutcomeScale, values: Values) -> list[tuple[int, str]]:
+    """Places of outcomes that cannot be on a study's scale, each with the reason.
+
+    >>> off_scale(OutcomeScale("log"), np.array([2.0, 0.0]))
+    [(1, 'on a log scale every outcome is above 0')]
+    """
+    found = [(i, scale.refusal(value)) for i, value in enumerate(values.tolist())] if scale.is_log else []
+    return [(i, why) for i, why in found if why is not None]
 
 
 def check_settings(state: StudyState, trials: Numbers, asked: Mapping[int, Assignment]) -> None:
@@ -311,6 +329,8 @@ def check_correctable(state: StudyState, trial: int, value: float, *, same: bool
     """
     if math.isnan(value):
         raise TrialError(f"the outcome of trial {trial} can be corrected to a number, not to nan; see `exclude`")
+    if (why := state.spec.outcome_scale.refusal(value)) is not None:
+        raise TrialError(f"the outcome of trial {trial} cannot be corrected to {value:g}: {why}")
     excluded = {one.trial: one.value for one in state.exclusions}
     if trial in excluded and is_correctable(state, trial):
         return excluded[trial]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from levers.algorithms.base import Verdict
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Assignment, Level, Space
 from levers.core.validation import check_count, check_positive, check_text
 from levers.errors import InvalidSettingError, ObservedLevelError, StudyError, TrialError
@@ -155,6 +156,11 @@ class AnyStudy(ABC):
     def space(self) -> Space:
         """The levers."""
         return self.spec.space
+
+    @property
+    def outcome_scale(self) -> OutcomeScale:
+        """How outcomes add up, and how differences of them are said."""
+        return self.spec.outcome_scale
 
     @property
     def best_params(self) -> Assignment:

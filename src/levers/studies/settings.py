@@ -8,6 +8,8 @@ signatures to the table.
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from levers.core.outcome_scale import SCALES
+
 CREATE, PLAN, FORM = "create", "plan", "form"
 """Faces: creating a study (`create_study`, `levers create`, HTTP), planning one, and the form for a new study."""
 
@@ -107,7 +109,8 @@ SETTINGS = (
         "tolerance",
         "amount",
         "the tolerance",
-        "How far from the best is good enough, in the unit of the outcome; 5% is of today's outcome.",
+        "How far from the best is good enough, in the unit of the outcome; 5% is of today's outcome, and on a log "
+        "scale of the best one's.",
         field="It must be as close as",
         question=RUNS,
     ),
@@ -132,7 +135,8 @@ SETTINGS = (
         "noise_sd",
         "positive",
         "the noise",
-        "Standard deviation of the outcome when nothing is changed; a study learns it if unknown.",
+        "Standard deviation of the outcome when nothing is changed; a study learns it if unknown. On a log scale 0.1 "
+        "is about 10 %.",
         field="Yes, its standard deviation is",
         question=NOISE,
     ),
@@ -162,10 +166,21 @@ SETTINGS = (
         "maximize or minimize.",
         GOALS[0],
         GOALS,
-        _STUDY,
         field="A good outcome is",
         question=OUTCOME,
         words=(("maximize", "large"), ("minimize", "small")),
+    ),
+    Setting(
+        "scale",
+        "choice",
+        "the scale",
+        "linear: effects add up. log: effects multiply and noise is in percent, as with times, yields, concentrations "
+        "and costs; outcomes are above 0.",
+        SCALES[0],
+        SCALES,
+        field="What a lever does",
+        question=OUTCOME,
+        words=(("linear", "adds to the outcome"), ("log", "multiplies it, as it saves 20 % of a time")),
     ),
     Setting(
         "max_parents",
@@ -179,7 +194,7 @@ SETTINGS = (
         "min_effect",
         "positive",
         "the least effect",
-        "A lever that matters moves the outcome by at least so much.",
+        "A lever that matters moves the outcome by at least so much; on a log scale 0.1 is 10 %.",
         field="A lever that matters moves the outcome by at least",
         question=KNOWN,
     ),
@@ -257,7 +272,7 @@ SETTINGS = (
         "baseline_outcome",
         "number",
         "the baseline's outcome",
-        "The outcome today, which a tolerance in percent is of.",
+        "The outcome today, which a tolerance in percent is of unless the scale is log.",
         field="Its outcome",
         question=OUTCOME,
     ),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from levers.core.outcome_scale import LINEAR, LOG
 from levers.core.space import Factor, Level, Space
 from levers.errors import InvalidSettingError, InvalidSpaceError, about
 from levers.studies.sheets.cells import level_finder, typed_number
@@ -237,14 +238,19 @@ def parse_setting(space: Space, text: str) -> dict[str, Level]:
         return _combination(space, ", ".join(text.split("\n")), "a setting")
 
 
-def absolute_tolerance(given: float | str | None, baseline_outcome: float | None) -> float | None:
-    """A tolerance in the outcome's unit, from a number or a text: 5% is of the outcome today.
+def tolerance_amount(given: float | str | None, baseline_outcome: float | None, scale: str = LINEAR) -> float | None:
+    """A tolerance as a number, from one or from a text: in the outcome's unit, in which 5% is of the outcome today.
 
-    >>> absolute_tolerance("5%", 70.0), absolute_tolerance("2,5 %", -40.0), absolute_tolerance("0.5", None)
+    On a log scale it is a share: 5% is 0.05, whatever the outcome is.
+
+    >>> tolerance_amount("5%", 70.0), tolerance_amount("2,5 %", -40.0), tolerance_amount("0.5", None)
     (3.5, 1.0, 0.5)
-    >>> absolute_tolerance("5%", None)
+    >>> tolerance_amount("5%", None, "log"), tolerance_amount("0.05", None, "log")
+    (0.05, 0.05)
+    >>> tolerance_amount("5%", None)
     Traceback (most recent call last):
-    levers.errors.InvalidSettingError: a tolerance of 5% is of the outcome today: give that as baseline_outcome
+    levers.errors.InvalidSettingError: a tolerance of 5% is of the outcome today: give that as baseline_outcome; \
+on a log scale it needs none
     """
     if not isinstance(given, str):
         return given
@@ -253,8 +259,13 @@ def absolute_tolerance(given: float | str | None, baseline_outcome: float | None
         if not text.endswith("%"):
             return typed_number(text, "the tolerance", hint="; give a number, or a percentage such as 5%")
         share = typed_number(text.removesuffix("%"), "the tolerance")
+        if scale == LOG:
+            return share / 100
         if baseline_outcome is None:
-            raise InvalidSettingError(f"a tolerance of {text} is of the outcome today: give that as baseline_outcome")
+            raise InvalidSettingError(
+                f"a tolerance of {text} is of the outcome today: give that as baseline_outcome; on a log scale it "
+                "needs none"
+            )
         if baseline_outcome == 0:
             raise InvalidSettingError(f"{text} of an outcome of 0 is nothing; give the tolerance in the outcome's unit")
         return share / 100 * abs(baseline_outcome)

@@ -21,6 +21,7 @@ from levers.core.codec import restored, serialisable
 from levers.core.cost import check_cost
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.model.choices import Choices, Parts
+from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Assignment, Codes, Factor, Space
 from levers.core.validation import check_choice, check_count, check_number
 from levers.errors import InvalidSettingError, InvalidSpaceError, SheetError, about, raise_together
@@ -44,7 +45,8 @@ class StudySpec:
     """A problem, who solves it, and the seed from which all its randomness follows.
 
     `baseline` is the setting in place today, as level positions of all levers, and `baseline_outcome` its outcome.
-    `free` are the levers that runs may leave to nature, by name.
+    `free` are the levers that runs may leave to nature, by name. `scale` is the one on which effects add up: on a log
+    scale `tolerance` and the option `min_effect` are shares, and `noise_sd` is that of the logarithm.
 
     >>> spec = StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5, noise_sd=1.0)
     >>> spec.solver.name, spec.sign
@@ -65,9 +67,12 @@ class StudySpec:
     baseline: tuple[int, ...] | None = None
     baseline_outcome: float | None = None
     free: tuple[str, ...] = ()
+    scale: str = LINEAR
 
     def __post_init__(self) -> None:
         check_choice("goal", self.goal, GOALS)
+        check_choice("scale", self.scale, SCALES)
+        self._check_scale()
         check_count("seed", self.seed, 0)
         if self.block_size is not None:
             check_count("block_size", self.block_size)
@@ -84,13 +89,23 @@ class StudySpec:
             self.inner.n_levels, self.solver.cost
         )  # a solver that was made without its checks, and computes none
         del self.__dict__["solver"]
-        problem = Problem(self.inner, self.tolerance, self.failure_prob, self.noise_sd)
+        problem = Problem(self.inner, self.inner_tolerance, self.failure_prob, self.noise_sd)
         solver = make_algorithm(self.algorithm, problem, **self._solver_options)  # refuses what it cannot do
         if not solver.sets_every_lever:
             raise InvalidSettingError(
                 f"{self.algorithm} watches without setting, so it cannot ask for runs", field="algorithm"
             )
         self.__dict__["solver"] = solver  # what `solver` would make again
+
+    def _check_scale(self) -> None:
+        """Refuse amounts that are none on the scale of the outcome."""
+        amounts = {"tolerance": self.tolerance, _MIN_EFFECT: dict(self.options).get(_MIN_EFFECT)}
+        for name, amount in amounts.items():
+            if amount is not None:
+                self.outcome_scale.check_amount(name, amount)
+        today = self.baseline_outcome
+        if today is not None and (why := self.outcome_scale.refusal(today)) is not None:
+            raise InvalidSettingError(f"the baseline's outcome is {today:g}; {why}", field="baseline_outcome")
 
     @cached_property
     def merging(self) -> Merging:
@@ -143,7 +158,7 @@ class StudySpec:
     @cached_property
     def solver(self) -> Algorithm:
         """The algorithm, ready to be asked. Its checks were made when the study was created."""
-        parts = {"space": self.inner, "tolerance": self.tolerance}
+        parts = {"space": self.inner, "tolerance": self.inner_tolerance}
         problem = restored(Problem, {**parts, "failure_prob": self.failure_prob, "noise_sd": self.noise_sd})
         return restore_algorithm(self.algorithm, problem, self._solver_options)
 
@@ -159,7 +174,21 @@ class StudySpec:
             extra["baseline"] = self.inner_baseline
         if self.free and "free" in known:
             extra["free"] = self.inner_free
-        return {**dict(self.options), **extra}
+        given = dict(self.options)
+        if given.get(_MIN_EFFECT) is not None:
+            given[_MIN_EFFECT] = self.outcome_scale.difference(given[_MIN_EFFECT])
+        return {**given, **extra}
+
+    @property
+    def inner_tolerance(self) -> float | None:
+        """The tolerance as the algorithm sees it."""
+        return None if self.tolerance is None else self.outcome_scale.difference(self.tolerance)
+
+    @property
+    def inner_min_effect(self) -> float | None:
+        """The least effect as the algorithm sees it, where one is claimed."""
+        found: float | None = self._solver_options.get(_MIN_EFFECT)
+        return found
 
     def choices(self, by_parts: bool) -> Choices:
         """The levers as the algorithm chooses among them, and what additive fits are made of."""
@@ -184,6 +213,11 @@ class StudySpec:
     def sign(self) -> float:
         """What outcomes are multiplied with, so that larger is better."""
         return 1.0 if self.goal == "maximize" else -1.0
+
+    @cached_property
+    def outcome_scale(self) -> OutcomeScale:
+        """The way between outcomes as told and what the algorithm sees of them."""
+        return OutcomeScale(self.scale, self.sign)
 
     def generator(self, block: int) -> np.random.Generator:
         """The randomness of a block: it follows from the seed, so a study that was interrupted goes on the same."""
@@ -284,7 +318,7 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
     options |= {name: value for name, value in now.items() if name not in _FIELDS and value is not None}
     new = replace(spec, tolerance=now["tolerance"], noise_sd=now["noise_sd"], options=tuple(sorted(options.items())))
     changes = tuple(
-        f"{name.replace('_', ' ')}: {_term(name, now[name])}, {_term(name, was[name])} before"
+        f"{name.replace('_', ' ')}: {_term(spec, name, now[name])}, {_term(spec, name, was[name])} before"
         for name in sorted(TERMS)
         if now[name] != was[name]
     )
@@ -294,9 +328,15 @@ def restated_spec(spec: StudySpec, terms: Mapping[str, Any]) -> tuple[StudySpec,
 _FIELDS = ("tolerance", "noise_sd")  # terms that are fields of a spec; the others are options of its algorithm
 
 
-def _term(name: str, value: Any) -> str:
+_MIN_EFFECT = "min_effect"
+_AMOUNTS = ("tolerance", "noise_sd", _MIN_EFFECT)  # which are on the scale of the outcome
+
+
+def _term(spec: StudySpec, name: str, value: Any) -> str:
     if value is None:
         return "not known" if name == "noise_sd" else "none"
+    if name in _AMOUNTS:
+        return spec.outcome_scale.said(value, "g")
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

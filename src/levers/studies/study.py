@@ -58,6 +58,7 @@ from levers.studies.outcomes import (
     check_told,
     corrected_levels,
     new_outcomes,
+    off_scale,
     past_runs,
     still_running,
     taken_levels,
@@ -77,7 +78,7 @@ from levers.studies.run import (
     outcome_pairs,
     trial_number,
 )
-from levers.studies.space_text import absolute_tolerance
+from levers.studies.space_text import tolerance_amount
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
 from levers.studies.storage.base import Storage
@@ -665,7 +666,8 @@ class Study(AnyStudy):
                 raise StudyError(f"{state.spec.algorithm} cannot go on under other terms; cfs can")
             check_not_confirming(state)
             if "tolerance" in terms:
-                terms["tolerance"] = absolute_tolerance(terms["tolerance"], state.spec.baseline_outcome)
+                spec = state.spec
+                terms["tolerance"] = tolerance_amount(terms["tolerance"], spec.baseline_outcome, spec.scale)
             spec, changes = restated_spec(state.spec, terms)
             if not changes:
                 raise StudyError("these are the terms of the study already; nothing was changed")
@@ -715,6 +717,9 @@ class Study(AnyStudy):
             spec = transaction.state.spec
             if not spec.solver.absorbs_runs:
                 raise StudyError(f"{spec.algorithm} cannot use runs that it did not ask for; cfs can")
+            for i, why in off_scale(spec.outcome_scale, y):
+                where = f"outcome {i + 1} of {len(y)}" if lines is None else f"the outcome in row {lines[i]}"
+                raise TrialError(f"{where} is {y[i]:g}; {why}; nothing was stored")
             if transaction.state.open_block is None:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
             if (spec.contract(rows) < 0).any():

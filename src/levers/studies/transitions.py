@@ -103,7 +103,7 @@ def confirming(state: StudyState, n_runs: int, reason: str) -> ConfirmationOpene
 
 def _told(spec: StudySpec, known: Any, block: Block) -> Any:
     """What is known after a complete block. The rows in the log are its design."""
-    return spec.solver.tell_block(known, block.as_run, spec.sign * block.values)
+    return spec.solver.tell_block(known, block.as_run, spec.outcome_scale.inward(block.values))
 
 
 def _with_past(state: StudyState, known: Any, begin: int, end: int | None = None) -> Any:
@@ -122,7 +122,9 @@ def _absorbed(
     spec: StudySpec, known: Any, codes: Codes, values: Values, stage: str, order: Numbers | None = None
 ) -> Any:
     """What is known with runs added that were made, but are not due; `order` is which rows of their round they are."""
-    return spec.solver.absorb(known, codes, spec.sign * values, stage, order) if len(values) else known
+    if not len(values):
+        return known
+    return spec.solver.absorb(known, codes, spec.outcome_scale.inward(values), stage, order)
 
 
 def finished_runs(state: StudyState, name: str) -> list[Event]:
@@ -152,7 +154,8 @@ def finishing(state: StudyState, reason: str) -> Finished:
         return Finished(None, reason)
     known = _with_past(state, state.known[-1], state.n_past_used)
     codes, values = block.told_rows()
-    return Finished(state.spec.solver.finish(known, codes, state.spec.sign * values, block.told_order), reason)
+    outcomes = state.spec.outcome_scale.inward(values)
+    return Finished(state.spec.solver.finish(known, codes, outcomes, block.told_order), reason)
 
 
 def continuing(state: StudyState, n_runs: int | None, reason: str) -> list[Event]:

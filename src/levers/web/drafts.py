@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError
 from levers.experiments.plan import GUESSES, Plan, merged_plan, plan
@@ -15,7 +16,6 @@ from levers.studies.settings import CREATE, FORM, NOISE, RUNS, Setting, settings
 from levers.studies.sheets.cells import typed_number, typed_whole
 from levers.studies.space_text import (
     Typed,
-    absolute_tolerance,
     made_space,
     parse_forbidden,
     parse_levels,
@@ -23,6 +23,7 @@ from levers.studies.space_text import (
     parse_names,
     parse_setting,
     parse_text,
+    tolerance_amount,
 )
 from levers.studies.spec import free_levers
 from levers.studies.storage.base import Stored
@@ -127,7 +128,8 @@ class Draft:
             if setting.kind in READERS
         }
         numbers["tolerance"] = self._try(
-            "tolerance", lambda: absolute_tolerance(numbers["tolerance"], numbers["baseline_outcome"])
+            "tolerance",
+            lambda: tolerance_amount(numbers["tolerance"], numbers["baseline_outcome"], self.fields["scale"] or LINEAR),
         )
         asked = self.picked(RUNS)
         if all(self.fields[name] for name in ALTERNATIVES[RUNS]) and not self.fields[CHOICES[RUNS]]:
@@ -167,6 +169,8 @@ class Question:
     apart: tuple[int, ...] | None = None
     expected_noise: float | None = None
     block_size: int | None = None
+    goal: str = "maximize"
+    scale: str = LINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +258,16 @@ def bought(asked: Question) -> tuple[Buys, ...]:
         words, without = f"at most {few} of {len(asked.n_levels)} levers matter", replace(asked, max_parents=None)
         found.append(_pair(words, replace(asked, max_parents=few), without, asked.max_parents is not None))
     least, without = asked.min_effect or 2 * tolerance, replace(asked, min_effect=None)
-    words = f"a lever that matters moves the outcome by {least:.3g} or more"
+    say = EVERY_SCALE[asked.scale].said
+    words = f"a lever that matters moves the outcome by {say(least, '.3g')} or more"
     found.append(_pair(words, replace(asked, min_effect=least), without, asked.min_effect is not None))
     known = replace(asked, noise_sd=noise_sd, expected_noise=None)
     unknown = replace(asked, noise_sd=None, expected_noise=noise_sd)
-    found.append(_pair(f"the noise is known (sd {noise_sd:.3g})", known, unknown, asked.noise_sd is not None))
+    found.append(_pair(f"the noise is known (sd {say(noise_sd, '.3g')})", known, unknown, asked.noise_sd is not None))
     found.append(
-        _pair(f"a tolerance of {2 * tolerance:.3g} will do", replace(asked, tolerance=2 * tolerance), asked, False)
+        _pair(
+            f"a tolerance of {say(2 * tolerance, '.3g')} will do", replace(asked, tolerance=2 * tolerance), asked, False
+        )
     )
     # what is only proposed must pay, in the worst case too; what was typed is shown as it is
     return tuple(pair for pair in found if pair is not None and (pair.given or _pays(pair)))

@@ -22,6 +22,7 @@ from levers.algorithms.cfs.settings import (
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.validation import check_outcomes
 from levers.errors import InvalidSettingError
 
@@ -68,7 +69,11 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         raise InvalidSettingError(
             "this verdict rests on imported, corrected or interrupted runs, whose designs do not follow from seeds"
         )
-    y = check_outcomes(outcomes, verdict.n_runs) * (1.0 if verdict.goal == "maximize" else -1.0)
+    scale = OutcomeScale(verdict.scale, 1.0 if verdict.goal == "maximize" else -1.0)
+    told = check_outcomes(outcomes, verdict.n_runs)
+    if scale.is_log and (told <= 0).any():
+        return Verification(False, verdict, ("scale",))
+    y = scale.inward(told)
     rules: dict[int, Any] = {RULES: TwoStage, SPARSE_RULES: Sparse}
     pooled = partial(Pooled, rules=verdict.rules)
     cfs = rules.get(verdict.rules, pooled)(verdict.problem, **dict(verdict.options))
@@ -89,7 +94,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
     recomputed = cfs.verdict(state) if state.finished else cfs.interim(state)
     if recomputed is None:
         return Verification(False, verdict, ("blocks",))
-    recomputed = replace(recomputed, goal=verdict.goal)
+    recomputed = replace(recomputed, goal=verdict.goal).on_scale(scale)
     differences = tuple(
         f.name
         for f in fields(Verdict)

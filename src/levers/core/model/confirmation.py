@@ -16,6 +16,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from levers.core.codec import serialisable
 from levers.core.model.fit import Fit
 from levers.core.model.ordinary import LEVEL, Noise, error_draws
+from levers.core.outcome_scale import LINEAR
 
 CONFIRMED, IN_DOUBT, UNDECIDED, MEASURED = "confirmed", "in doubt", "undecided", "measured"
 """What fresh runs answer. `MEASURED`: nothing was predicted, so that there is nothing to compare them with."""
@@ -59,7 +60,7 @@ class Confirmation:
 
     `answer` is "confirmed", "in doubt", "undecided" (no fresh runs are complete), or "measured" (nothing was
     predicted). `look` counts the confirmations so far, over which the levels add up to 5 %; `n_awaited` are fresh runs
-    that are under way.
+    that are under way. With the `scale` "log" outcomes are typical ones (medians), and gains and `notices` are shares.
     """
 
     answer: str
@@ -78,6 +79,7 @@ class Confirmation:
     notices: float | None = None
     look: int = 0
     n_awaited: int = 0
+    scale: str = LINEAR
 
 
 def level_at(look: int) -> float:

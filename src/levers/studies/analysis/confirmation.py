@@ -1,5 +1,6 @@
 """What the fresh runs of a study say of its verdict. The statistics are in `core/model/confirmation.py`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from levers.core.model.confirmation import (
     overestimates,
     pooled_noise,
 )
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.core.space import FREE
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.estimates import Estimates
@@ -63,19 +65,32 @@ def confirmation(state: StudyState, estimates: Estimates | None = None) -> Confi
     predicted, gain = estimates.prediction(setting), None
     if baseline is not None and baseline != setting and FREE not in setting:
         gain = estimates.gain(setting, baseline)
+    scale = spec.outcome_scale
     made = Confirmation(
         UNDECIDED,
         n_runs=len(fresh),
-        measured=mean_of(fresh) if len(fresh) else None,
+        measured=_told(scale, mean_of(scale.additive(fresh))) if len(fresh) else None,
         predicted=None if predicted is None else Estimated(*predicted),
         n_baseline=len(others),
-        baseline=mean_of(others) if len(others) else None,
-        gain=difference_of(fresh, others, spec.sign) if len(fresh) and len(others) else None,
+        baseline=_told(scale, mean_of(scale.additive(others))) if len(others) else None,
+        gain=_gained(scale, fresh, others) if len(fresh) and len(others) else None,
         predicted_gain=None if gain is None or gain.estimate is None else Estimated(gain.estimate, gain.low, gain.high),
         look=n_looks(state),
         n_awaited=sum(block.n_missing for block in blocks if block.role == CONFIRMING),
+        scale=scale.name,
     )
     return _compared(made, estimates, setting, baseline, fresh, others) if len(fresh) else made
+
+
+def _told(scale: OutcomeScale, found: Estimated) -> Estimated:
+    """A mean of additive numbers as an outcome; on a log scale the typical one."""
+    low, high = (None if end is None else scale.told(end) for end in (found.low, found.high))
+    return Estimated(scale.told(found.value), low, high)
+
+
+def _gained(scale: OutcomeScale, fresh: Values, others: Values) -> Estimated:
+    found = difference_of(scale.additive(fresh), scale.additive(others), scale.sign)
+    return Estimated(scale.gain(found.value), scale.gain(found.low), scale.gain(found.high))
 
 
 def _compared(
@@ -91,20 +106,21 @@ def _compared(
     found = estimates.least_squares(setting, against)
     if found is None or estimates.fitted is None or made.predicted is None:
         return replace(made, answer=MEASURED)
-    fit, sign = estimates.fitted.fit, estimates.sign
+    fit, scale = estimates.fitted.fit, estimates.scale
+    fresh, others = scale.inward(fresh), scale.inward(others)
     noise = pooled_noise(fit, estimates.noise_sd, [fresh, others])
     if noise is None:
         return replace(made, answer=MEASURED)
     usual, variance = found
-    measured, runs = sign * float(fresh.mean()), 1 / len(fresh)
+    measured, runs = float(fresh.mean()), 1 / len(fresh)
     if against is not None:
-        measured, runs = measured - sign * float(others.mean()), runs + 1 / len(others)
+        measured, runs = measured - float(others.mean()), runs + 1 / len(others)
     rng = np.random.default_rng(_SEED)
     too_good = overestimates(fit, estimates.choices.places, setting, against, runs, noise, rng)
     level = level_at(made.look)
     expected = expected_mean(usual, measured, variance + runs, too_good, noise, level)
     ends = (expected.low, expected.high)
-    low, high = ends if against is not None else sorted(sign * end for end in ends)
+    low, high = map(scale.gain, ends) if against is not None else sorted(map(scale.outward, ends))
     return replace(
         made,
         answer=IN_DOUBT if expected.p_value < level else CONFIRMED,
@@ -113,7 +129,7 @@ def _compared(
         expected_high=high,
         p_value=expected.p_value,
         level=level,
-        notices=expected.notices,
+        notices=scale.loss(expected.notices),
     )
 
 
@@ -150,15 +166,19 @@ def doubt_words(found: Confirmation) -> str:
     >>> doubt_words(replace(made, expected_low=6.5, expected_high=9.5, p_value=0.001))[:80]
     '12 fresh runs at the setting gave a mean of 5 where 8 was predicted, and 6.5 to '
     """
-    measured, predicted, what = found.measured, found.predicted, "a mean of"
+    measured, predicted, what = found.measured, found.predicted, _mean_words(found)
+    say: Callable[[float], str] = _number
     if found.compared == GAIN:
         measured, predicted, what = found.gain, found.predicted_gain, "a gain over the baseline of"
+        say = EVERY_SCALE[found.scale].said
     assert measured is not None  # else nothing was compared, and so with the others
     assert predicted is not None
     assert found.p_value is not None
-    where = f"{found.expected_low:.4g} to {found.expected_high:.4g}"
+    assert found.expected_low is not None
+    assert found.expected_high is not None
+    where = f"{say(found.expected_low)} to {say(found.expected_high)}"
     return (
-        f"{found.n_runs} fresh runs at the setting gave {what} {measured.value:.4g} where {predicted.value:.4g} was "
+        f"{found.n_runs} fresh runs at the setting gave {what} {say(measured.value)} where {say(predicted.value)} was "
         f"predicted, and {where} was to be expected ({_chance(found.p_value)}): levers may act together, or something "
         "else has changed since; go by the fresh runs, look at the checks, merge levers or go on"
     )
@@ -174,28 +194,33 @@ def confirmation_words(found: Confirmation) -> list[str]:
     measured only, since nothing was predicted: 12 fresh runs at the setting gave a mean of 8, 95 % between 7 and 9
     12 fresh runs at each: a gain over the baseline of 3.1, 95 % between 1.2 and 5, no model needed
     """
-    lines = []
+    lines, amount = [], EVERY_SCALE[found.scale].said
     awaited = several(found.n_awaited, "fresh run is", "fresh runs are")
     if found.measured is None:
         why = f"{awaited} awaited" if found.n_awaited else "there are no fresh runs at this setting"
         return [f"not confirmed yet: {why}"]
-    decides = found.p_value is not None and found.level is not None
     chance = f", {_chance(found.p_value)}" if found.p_value is not None else ""
-    expected = f" ({found.expected_low:.4g} to {found.expected_high:.4g} was to be expected{chance})" if decides else ""
+    expected = ""
+    if found.expected_low is not None and found.expected_high is not None:
+        say = amount if found.compared == GAIN else _number
+        expected = f" ({say(found.expected_low)} to {say(found.expected_high)} was to be expected{chance})"
     start = {CONFIRMED: "confirmed", IN_DOUBT: "in doubt"}.get(
         found.answer, "measured only, since nothing was predicted"
     )
     runs = several(found.n_runs, "fresh run", "fresh runs")
     predicted = "" if found.predicted is None else f"; {found.predicted.value:.4g} was predicted"
     own = expected if found.compared == OUTCOME else ""
-    lines.append(f"{start}: {runs} at the setting gave a mean of {_span(found.measured)}{predicted}{own}")
+    measured = _span(found.measured, _number)
+    lines.append(f"{start}: {runs} at the setting gave {_mean_words(found)} {measured}{predicted}{own}")
     if found.gain is not None:
         each = " at each" if found.n_runs == found.n_baseline else f", and {found.n_baseline} at the baseline"
         own = expected if found.compared == GAIN else ""
-        predicted = "" if found.predicted_gain is None else f"; {found.predicted_gain.value + 0.0:.4g} was predicted"
-        lines.append(f"{runs}{each}: a gain over the baseline of {_span(found.gain)}, no model needed{predicted}{own}")
+        predicted = "" if found.predicted_gain is None else f"; {amount(found.predicted_gain.value)} was predicted"
+        gain = _span(found.gain, amount)
+        lines.append(f"{runs}{each}: a gain over the baseline of {gain}, no model needed{predicted}{own}")
     if found.notices is not None:
-        lines.append(f"a prediction too good by {found.notices:.3g} or more would be noticed in 8 of 10 cases")
+        too_good = amount(found.notices, ".3g")
+        lines.append(f"a prediction too good by {too_good} or more would be noticed in 8 of 10 cases")
     if found.look > 1 and found.level is not None:
         lines.append(f"look {found.look} at fresh runs: the level is {found.level:.2g}, so that all looks share 5 %")
     if found.n_awaited:
@@ -203,11 +228,19 @@ def confirmation_words(found: Confirmation) -> list[str]:
     return lines
 
 
-def _span(found: Estimated) -> str:
-    value = f"{found.value + 0.0:.4g}"
+def _mean_words(found: Confirmation) -> str:
+    return "a typical outcome (median) of" if EVERY_SCALE[found.scale].is_log else "a mean of"
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:.4g}"
+
+
+def _span(found: Estimated, say: Callable[[float], str]) -> str:
+    value = say(found.value)
     if found.low is None or found.high is None:
         return value
-    return f"{value}, 95 % between {found.low + 0.0:.4g} and {found.high + 0.0:.4g}"
+    return f"{value}, 95 % between {say(found.low)} and {say(found.high)}"
 
 
 def _chance(p_value: float) -> str:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict
+from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.core.space import Assignment, Level
 from levers.studies import events
 from levers.studies.analysis.estimates import Gain
@@ -24,7 +25,9 @@ def words(event: Event) -> str:
     match event:
         case events.Created():
             spec = event.spec
-            return f"created: {several(spec.space.n_factors, 'factor', 'factors')}, {spec.goal} with {spec.algorithm}"
+            on = ", on a log scale" if spec.outcome_scale.is_log else ""
+            levers = several(spec.space.n_factors, "factor", "factors")
+            return f"created: {levers}, {spec.goal} with {spec.algorithm}{on}"
         case events.Decided():
             return "decided"
         case events.Opened():
@@ -155,8 +158,19 @@ def chance(p_value: float) -> str:
     return f"p = {p_value:.2g}" if p_value >= 1e-9 else "p < 1e-9"
 
 
-def gain_words(gain: Gain, finished: bool, of: float | None = None) -> str:
+def expected_words(scale: OutcomeScale) -> str:
+    """What is expected at a setting: of numbers that add up the mean, of those that multiply the typical one.
+
+    >>> expected_words(OutcomeScale()), expected_words(OutcomeScale("log"))
+    ('mean outcome', 'typical outcome (median)')
+    """
+    return "typical outcome (median)" if scale.is_log else "mean outcome"
+
+
+def gain_words(gain: Gain, finished: bool, of: float | None = None, scale: OutcomeScale = AS_TOLD) -> str:
     """What a setting gains over the one in place, and what that means; in percent too `of` an outcome, if given.
+
+    On a log scale it is in percent of the outcome at the baseline.
 
     >>> gain_words(Gain(3.0, 1.0, 5.0, 1.5, 4.5, shown=True, keep=False), finished=True, of=60.0)
     'gain over the baseline: 3 (5 %), 95 % between 1 and 5, though the setting was chosen; 1.5 to 4.5 had it been fixed'
@@ -166,6 +180,10 @@ def gain_words(gain: Gain, finished: bool, of: float | None = None) -> str:
     'keep what you have: no gain over the baseline is shown (estimate 1, 95 % between -1 and 3)'
     >>> gain_words(Gain(), finished=False)
     'no gain over the baseline is shown yet'
+    >>> gain = Gain(0.21, 0.1, 0.305, 0.15, 0.265, shown=True, keep=False)
+    >>> gain_words(gain, finished=True, scale=OutcomeScale("log", -1.0))
+    'gain over the baseline: 21 % less, 95 % between 10 % and 30.5 %, though the setting was chosen; 15 % to 26.5 % \
+had it been fixed'
     """
     start = "keep what you have: " if finished else ""
     yet = "" if finished else " yet"
@@ -173,11 +191,14 @@ def gain_words(gain: Gain, finished: bool, of: float | None = None) -> str:
         return f"{start}no gain over the baseline is shown{yet}"
     if gain.low == gain.high == 0:
         return f"{start}no setting looks better than the baseline{yet}"
-    about = f"{gain.estimate + 0.0:.4g}" + ("" if not of else f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)")
-    span = f"95 % between {gain.low + 0.0:.4g} and {gain.high + 0.0:.4g}"
+    about, shares = scale.said(gain.estimate), of and not scale.is_log
+    about += f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)" if of and shares else ""
+    span = f"95 % between {scale.said(gain.low)} and {scale.said(gain.high)}"
     if not gain.shown:
         return f"{start}no gain over the baseline is shown{yet} (estimate {about}, {span})"
-    usual = f"{gain.usual_low:.4g} to {gain.usual_high:.4g} had it been fixed"
+    if scale.is_log:
+        about += " more" if scale.sign > 0 else " less"
+    usual = f"{scale.said(gain.usual_low or 0.0)} to {scale.said(gain.usual_high or 0.0)} had it been fixed"
     return f"gain over the baseline: {about}, {span}, though the setting was chosen; {usual}"
 
 

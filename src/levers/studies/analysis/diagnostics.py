@@ -17,6 +17,7 @@ from levers.core.model.checks.additivity import Additive, LackOfFit, even_sample
 from levers.core.model.checks.battery import FAR_OUT
 from levers.core.model.checks.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
 from levers.core.model.interaction_fit import InteractionFit, Runs
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Codes
 from levers.studies.events import Numbers, Values
 from levers.studies.state import APART, OPEN, StudyState
@@ -38,6 +39,8 @@ _QQ_POINTS = 200
 @dataclass(frozen=True, eq=False, slots=True)
 class Residuals:
     """What the fit that chose the setting leaves over, in the outcome's own unit and sign.
+
+    On a log scale residuals, `sd` and `noise_sd` are of its logarithm, and `fitted` is the typical outcome.
 
     The arrays have one entry a point, in the order of telling, imported runs (trial -1, block -1) first. `standardised`
     is e / (sd sqrt(1 - leverage)), nan where a run determines its own fit. The numbers are over all runs: `sd` allows
@@ -141,15 +144,15 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
             none, none, none, nobody, nobody, (), 0, None, assumed, assumed is not None, None, None, None, 0, none, none
         )
     together = interactions_of(state, runs)
-    left = _by_adding(state, runs) if together is None else _by_interactions(together, runs, state.spec.sign)
+    left = _by_adding(state, runs) if together is None else _by_interactions(state, together, runs)
     e, sd, scaled = left.residual, left.sd, left.standardised
     seen = np.sort(scaled[~np.isnan(scaled)])
     at = _points(np.abs(e), most)
     ranks = np.unique(np.linspace(0, max(len(seen) - 1, 0), _QQ_POINTS).round().astype(np.int64))[: len(seen)]
     told = e[runs.block >= 0]
-    stages = [block.batch.stage for block in state.blocks]
+    stages, scale = [block.batch.stage for block in state.blocks], state.spec.outcome_scale
     return Residuals(
-        fitted=(runs.values - e)[at],
+        fitted=np.array([scale.told(one) for one in (scale.additive(runs.values) - e)[at].tolist()]),
         residual=e[at],
         standardised=scaled[at],
         trial=runs.trial[at],
@@ -169,12 +172,12 @@ def residuals(state: StudyState, most: int = 2000) -> Residuals:
     )
 
 
-def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity:
+def additivity(state: StudyState, leave_out: Collection[int] = (), scale: OutcomeScale | None = None) -> Additivity:
     """Test the runs of complete rounds, and imported ones, for interactions between levers.
 
     Each block has a constant of its own if the algorithm compares levels inside blocks only: drift from one block to
     the next, or an import from another year, is then no interaction. Neither is an outlier, whose trial is to be in
-    `leave_out`.
+    `leave_out`. On another `scale` than the study's the noise that was stated says nothing.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"], "speed": [1, 2]}, tolerance=0.5, noise_sd=1.0, seed=1)
@@ -192,11 +195,12 @@ def additivity(state: StudyState, leave_out: Collection[int] = ()) -> Additivity
     blocks = block_constants(state, runs)
     if blocks is not None:
         codes, sizes = np.column_stack([codes, blocks.astype(np.int16)]), [*sizes, int(blocks.max()) + 1]
-    model = Additive.of(codes, runs.values, sizes)
-    noise_sd = _trusted_noise(model, state.spec.noise_sd)
+    model = Additive.of(codes, (scale or state.spec.outcome_scale).additive(runs.values), sizes)
+    stated = state.spec.noise_sd if scale is None else None
+    noise_sd = _trusted_noise(model, stated)
     screen = pair_screen(model, len(names), noise_sd)
     lack = lack_of_fit(model, noise_sd)
-    suspects = tuple(_suspects(model, screen, len(names), state.spec.noise_sd, level))
+    suspects = tuple(_suspects(model, screen, len(names), stated, level))
     worst = [*suspects, *(c for c in screen.checks[:_MOST_SUSPECTS] if c not in suspects)][:_MOST_SUSPECTS]
     cells = tuple(cell_means(model, check.first, check.second) for check in worst)
     lacking = lack if lack is not None and lack.p_value < level else None
@@ -237,14 +241,14 @@ def gathered_runs(state: StudyState, with_open: bool) -> GatheredRuns:
 def interactions_of(state: StudyState, runs: GatheredRuns) -> InteractionFit | None:
     """The fit with interactions by which the setting was chosen, of these runs; None where effects were added up.
 
-    Outcomes have the sign that makes larger better, as in the fit that chose.
+    Outcomes are as the algorithm sees them, as in the fit that chose.
     """
     fitted = state.spec.solver.fitted(state.known[-1])
     if fitted is None or fitted.together is None:
         return None
     days = runs.group if state.spec.block_size else np.zeros_like(runs.group)
     constants = np.where(runs.block < 0, -1 - runs.group, days)
-    rows, outcomes = state.choices.rows(runs.codes), state.spec.sign * runs.values
+    rows, outcomes = state.choices.rows(runs.codes), state.spec.outcome_scale.inward(runs.values)
     return replace(fitted.together, runs=Runs.none(rows.shape[1]).add(rows, outcomes, constants))
 
 
@@ -292,7 +296,8 @@ class _Left(NamedTuple):
 
 def _by_adding(state: StudyState, runs: GatheredRuns) -> _Left:
     choices, n = state.choices, len(runs.values)
-    model = Additive.of(choices.rows(runs.codes), runs.values, choices.sizes, most_runs=n)
+    outcomes = state.spec.outcome_scale.additive(runs.values)
+    model = Additive.of(choices.rows(runs.codes), outcomes, choices.sizes, most_runs=n)
     e, room, scaled = model.residuals, 1 - model.leverages(), np.full(n, np.nan)
     if model.dof < 1 or model.is_exact:
         return _Left(e, scaled, None, model.dof)
@@ -301,9 +306,10 @@ def _by_adding(state: StudyState, runs: GatheredRuns) -> _Left:
     return _Left(e, scaled, sd, model.dof)
 
 
-def _by_interactions(fit: InteractionFit, runs: GatheredRuns, sign: float) -> _Left:
-    expected, scaled = fit.left_out
-    return _Left(runs.values - sign * expected, sign * scaled, fit.noise_sd, len(runs.values) - fit.n_constants)
+def _by_interactions(state: StudyState, fit: InteractionFit, runs: GatheredRuns) -> _Left:
+    (expected, scaled), sign = fit.left_out, state.spec.sign
+    residual = state.spec.outcome_scale.additive(runs.values) - sign * expected
+    return _Left(residual, sign * scaled, fit.noise_sd, len(runs.values) - fit.n_constants)
 
 
 def _n_outliers(scaled: Values, dof: int, far_out: float) -> int:
@@ -401,9 +407,10 @@ def _words(
         yield f"{screen.n_left_out:,} more were left out, of levers with smaller effects or very many levels"
     stated = state.spec.noise_sd
     if stated is not None and not together and _trusted_noise(model, stated) is None:
-        sd = math.sqrt(model.square / model.dof)
+        sd, scale = math.sqrt(model.square / model.dof), state.spec.outcome_scale
         more = "interactions or more noise, and either voids the certificate" if sd > stated else "runs could be saved"
-        yield f"residuals have an sd of {sd:.3g} where a noise of {stated:g} was stated: {more}"
+        seen = f"residuals have an sd of {scale.said(sd, '.3g')}"
+        yield f"{seen} where a noise of {scale.said(stated, 'g')} was stated: {more}"
 
 
 def _chance(p_value: float) -> str:

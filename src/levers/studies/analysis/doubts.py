@@ -25,6 +25,7 @@ from levers.core.model.checks.check import (
     Check,
     Runs,
 )
+from levers.core.outcome_scale import LOG, OutcomeScale
 from levers.studies.analysis.confirmation import confirmation_doubt
 from levers.studies.analysis.describe import several
 from levers.studies.analysis.diagnostics import (
@@ -57,6 +58,8 @@ SHARES = {
 
 What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows.
 """
+SCALED = frozenset((SHAPE, SPREAD, NONADDITIVITY))
+"""Checks that alarm where effects multiply and noise is in percent, but outcomes are taken as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
     gathered = gathered_runs(state, with_open)
     runs, choices, options = _runs(state, gathered), state.choices, dict(state.spec.options)
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
-    claimed = Claims(options.get("max_parents"), options.get("min_effect"), owners)
+    claimed = Claims(options.get("max_parents"), state.spec.inner_min_effect, owners)
     outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
     if runs.n_runs > choices.n_parameters + 1:
         found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
@@ -110,10 +113,39 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
         ]
         by_it = check_together(together, named, outlier_level, state.spec.noise_sd)
         found = found if by_it is None else by_it
-    return tuple(
+    results = tuple(
         CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
         for check in found
     )
+    return _with_scale(state, gathered, runs, results)
+
+
+def _with_scale(
+    state: StudyState, gathered: GatheredRuns, runs: Runs, results: tuple[CheckResult, ...]
+) -> tuple[CheckResult, ...]:
+    """The same, with the log scale named where doubts of shape, spread or adding up would go away on it."""
+    if not _may_be_log(state, gathered) or not any(one.alarms and one.check.kind in SCALED for one in results):
+        return results
+    in_logs = replace(runs, outcomes=np.log(gathered.values), noise_sd=None)
+    again = check_runs(in_logs, level_now(state, SHARES[OUTLIER]), state.spec.failure_prob)
+    left = {check.kind for check in again if check.is_harmful and check.p_value < level_now(state, SHARES[check.kind])}
+    return tuple(
+        replace(one, remark=_mended(one.remark)) if one.alarms and one.check.kind in SCALED - left else one
+        for one in results
+    )
+
+
+def _may_be_log(state: StudyState, gathered: GatheredRuns) -> bool:
+    return not state.spec.outcome_scale.is_log and len(gathered.values) > 0 and bool((gathered.values > 0).all())
+
+
+def _mended(remark: Remark) -> Remark:
+    """A doubt that these outcomes do not raise on a log scale."""
+    text = (
+        f"{remark.text}; on a log scale these outcomes raise no such doubt: begin a study with the scale log, with "
+        "these runs as past data"
+    )
+    return replace(remark, text=text, scale=LOG)
 
 
 def share(state: StudyState, kind: str) -> float:
@@ -130,7 +162,7 @@ def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
     choices, size = state.choices, state.spec.block_size
     return Runs(
         codes=choices.rows(gathered.codes),
-        outcomes=gathered.values,
+        outcomes=state.spec.outcome_scale.additive(gathered.values),
         n_levels=choices.sizes,
         constants=block_constants(state, gathered),
         days=np.where(gathered.block >= 0, gathered.trial // size, -1 - gathered.group) if size else None,
@@ -158,20 +190,25 @@ def _interactions(state: StudyState, outlying: set[int]) -> Iterator[Remark]:
     found = additivity(state, outlying)
     if found.in_doubt:
         p_values = [pair.adjusted for pair in found.suspects] or [found.lack.p_value if found.lack else 1.0]
-        yield Remark("additivity", found.summary, found.interacting, p_value=min(p_values))
+        remark = Remark("additivity", found.summary, found.interacting, p_value=min(p_values))
+        in_logs = _may_be_log(state, gathered_runs(state, with_open=False))
+        if in_logs and not additivity(state, outlying, OutcomeScale(LOG)).in_doubt:
+            remark = _mended(remark)
+        yield remark
 
 
 def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check) -> Remark:
     """A check in words: what was seen, what it means, what to do."""
     p_value, size, seen = check.p_value, check.size or 0.0, chance(check.p_value)
-    options = dict(state.spec.options)
+    options, scale = dict(state.spec.options), state.spec.outcome_scale
     match check.kind:
         case "outlier":
             return _outlier(state, gathered, check)
         case "noise":
             text = (
-                f"residuals have an sd of {size:.3g} where a noise of {state.spec.noise_sd:g} was stated ({seen}): the "
-                "certificate rests on the smaller one; restate the noise, or find what else makes outcomes differ"
+                f"residuals have an sd of {scale.said(size, '.3g')} where a noise of "
+                f"{scale.said(state.spec.noise_sd or 0.0, 'g')} was stated ({seen}): the certificate rests on "
+                "the smaller one; restate the noise, or find what else makes outcomes differ"
             )
             return Remark(NOISE, text, p_value=p_value)
         case "spread":
@@ -193,16 +230,15 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
         case "shape":
             text = (
                 f"the noise is far from normal ({seen}), which may raise the failures of a certificate by about "
-                f"{min(size, 9.99):.0%} at this many runs; go on, or take another scale of the outcome, such as its "
-                "logarithm"
+                f"{min(size, 9.99):.0%} at this many runs; go on, or {_another_scale(state)}"
             )
             return Remark(SHAPE, text, p_value=p_value)
         case "nonadditivity":
             together = "better" if (size > 0) == (state.spec.sign > 0) else "worse"
             text = (
                 f"levels that are good each by itself are {together} together than their effects add up to ({seen}): "
-                "the certificate assumes that effects add up; take another scale of the outcome, such as its "
-                "logarithm, or study levers that belong together as one (levers merge)"
+                f"the certificate assumes that effects add up; {_another_scale(state)}, or study levers that belong "
+                "together as one (levers merge)"
             )
             return Remark(NONADDITIVITY, text, p_value=p_value)
         case "max_parents":
@@ -214,11 +250,16 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
     assert check.factor is not None  # what is left is about one lever
     name = state.spec.inner.factors[check.factor].name
     text = (
-        f"levers matter by less than {options['min_effect']:g}, which was said to be the least effect; the clearest is "
-        f"{name}, by about {size:.3g} ({seen}): effects that were taken for none may be lost; begin a study with a "
-        "smaller least effect, or none, with these runs as past data"
+        f"levers matter by less than {scale.said(options['min_effect'], 'g')}, which was said to be the least effect; "
+        f"the clearest is {name}, by about {scale.said(scale.loss(size), '.3g')} ({seen}): effects that were taken for "
+        "none may be lost; begin a study with a smaller least effect, or none, with these runs as past data"
     )
     return Remark(EFFECT, text, (name,), p_value=p_value)
+
+
+def _another_scale(state: StudyState) -> str:
+    such_as = "the outcome itself" if state.spec.outcome_scale.is_log else "its logarithm"
+    return f"take another scale of the outcome, such as {such_as}"
 
 
 def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
@@ -228,8 +269,10 @@ def _outlier(state: StudyState, gathered: GatheredRuns, check: Check) -> Remark:
     who = (
         f"trial {', '.join(map(str, trials))}" if trials else several(len(check.runs), "imported run", "imported runs")
     )
+    scale, size = state.spec.outcome_scale, abs(check.size or 0.0)
+    away = f"a factor of {scale.told(size):.3g}" if scale.is_log else f"{size:.3g}"
     text = (
-        f"the outcome of {who}, {values}, is {abs(check.size or 0.0):.3g} away from what all other runs say "
+        f"the outcome of {who}, {values}, is {away} away from what all other runs say "
         f"({chance(check.p_value)}): one such outcome can decide everything; correct it if it was mistyped, exclude it "
         "if the run went wrong"
     )
@@ -252,8 +295,9 @@ def _spread(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
         trials = gathered.trial[runs.constants == check.block]
         block = _block(state, trials[trials >= 0])
         where = f"in trials {trials.min()} to {trials.max()}" if trials.min() >= 0 else "of imported runs"
+    size = state.spec.outcome_scale.said(check.size or 0.0, ".3g")
     text = (
-        f"outcomes {where} spread more than others, with an sd of {check.size:.3g} ({chance(check.p_value)}): "
+        f"outcomes {where} spread more than others, with an sd of {size} ({chance(check.p_value)}): "
         "comparisons with them are less sure than the certificate counts; restate the noise by the larger one, or find "
         "what makes them differ"
     )

@@ -5,7 +5,7 @@ agree. Where an algorithm has none, or not yet, it is least squares of all runs 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from levers.core.model.interaction_fit import InteractionFit
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import LEVEL, FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import FREE, Codes
 from levers.studies.state import StudyState
 
@@ -44,7 +45,8 @@ class Gain:
 
     `low` to `high` is a 95 % interval that holds though the setting was chosen because it looks best; `usual_low` to
     `usual_high` is the ordinary one of a setting that had been fixed before. All None where the runs do not tell. A
-    gain is `shown` when the wider interval is above 0; else the answer is to `keep` what is in place.
+    gain is `shown` when the wider interval is above 0; else the answer is to `keep` what is in place. On a log scale
+    these are shares of the baseline's outcome: 0.2 is 20 % less where less is better.
     """
 
     estimate: float | None = None
@@ -54,6 +56,11 @@ class Gain:
     usual_high: float | None = None
     shown: bool = False
     keep: bool = True
+
+    def on_scale(self, scale: OutcomeScale) -> "Gain":
+        """The same as people read it, from differences that a solver sees: on a log scale as shares of the baseline."""
+        names = ("estimate", "low", "high", "usual_low", "usual_high")
+        return replace(self, **{name: scale.gain(getattr(self, name)) for name in names})
 
 
 def counted_runs(state: StudyState) -> tuple[Codes, NDArray[np.float64]]:
@@ -78,19 +85,19 @@ def at_last_look(state: StudyState) -> Any:
     codes, values = block.told_rows()
     if not len(values):
         return known
-    seen = state.spec.solver.look_inside(known, codes, state.spec.sign * values, block.told_order)
+    seen = state.spec.solver.look_inside(known, codes, state.spec.outcome_scale.inward(values), block.told_order)
     return known if seen is None else seen
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """What is shown of every level. Outcomes have the sign that makes larger better.
+    """What is shown of every level. The fit, losses and errors are as the algorithm sees outcomes; `scale` leads back.
 
     Levers that forbidden combinations tie together are fitted by their parts. `noise_sd` is the stated noise, if any.
     """
 
     fitted: Fitted | None
-    sign: float
+    scale: OutcomeScale
     choices: Choices
     noise_sd: float | None = None
     level_counts: NDArray[np.int64] | None = None
@@ -100,8 +107,9 @@ class Estimates:
         """The fit by which the algorithm chose; else one of everything that counts."""
         spec, choices, runs = state.spec, state.choices, [run for run in _by_block(state) if len(run[1])]
         if not runs:
-            return cls(None, spec.sign, choices, spec.noise_sd)
-        blocks = [Moments.empty(choices.sizes).add(choices.rows(codes), spec.sign * values) for codes, values in runs]
+            return cls(None, spec.outcome_scale, choices, spec.noise_sd)
+        seen = [(choices.rows(codes), spec.outcome_scale.inward(values)) for codes, values in runs]
+        blocks = [Moments.empty(choices.sizes).add(*run) for run in seen]
         counts = np.sum([block.level_counts for block in blocks], axis=0)
         fitted = spec.solver.fitted(at_last_look(state))
         if fitted is None:
@@ -110,7 +118,7 @@ class Estimates:
             for block in blocks:
                 pooled = pooled.add(block, own_constant=apart)
             fitted = Fitted(Fit(pooled))
-        return cls(fitted, spec.sign, choices, spec.noise_sd, counts)
+        return cls(fitted, spec.outcome_scale, choices, spec.noise_sd, counts)
 
     @cached_property
     def _noise(self) -> Noise | None:
@@ -191,6 +199,7 @@ class Estimates:
     def prediction(self, levels: tuple[int, ...]) -> tuple[float, float, float] | None:
         """The mean outcome to expect at a setting, with a 95 % interval; None when the runs do not determine it.
 
+        On a log scale it is the typical one, the median: that of which the logarithm is the mean of logarithms.
         They do not where a lever is left alone: what nature does is not in the additive model.
 
         y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2:
@@ -204,8 +213,8 @@ class Estimates:
             above, variance = self.fitted.together.difference(np.array(levels))
             variance += self.fitted.together.weights.noise_variance / moments.n_runs
             half = _CHOSEN * math.sqrt(variance)
-            ends = sorted(self.sign * (moments.mean + above + r) for r in (-half, half))
-            return self.sign * (moments.mean + above), ends[0], ends[1]
+            ends = sorted(self.scale.outward(moments.mean + above + r) for r in (-half, half))
+            return self.scale.outward(moments.mean + above), ends[0], ends[1]
         weights = self._at(levels) - moments.level_counts / moments.n_runs
         found = self._contrast(weights)
         if found is None:
@@ -214,15 +223,15 @@ class Estimates:
         dimension = 1 + len(self.fitted.fit.free_levels)
         half = self._noise.scheffe_half_width(1 / moments.n_runs + variance, dimension)
         low, high = min(usual - half, shown), max(usual + half, shown)
-        ends = sorted((self.sign * (moments.mean + low), self.sign * (moments.mean + high)))
-        return self.sign * (moments.mean + shown), ends[0], ends[1]
+        ends = sorted(self.scale.outward(moments.mean + end) for end in (low, high))
+        return self.scale.outward(moments.mean + shown), ends[0], ends[1]
 
     def gain(self, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:
         """What a setting gains over one that was fixed before, positive where it is better."""
         if levels == baseline:
             return Gain(0.0, 0.0, 0.0, 0.0, 0.0)
         if self.fitted is not None and self.fitted.together is not None:
-            return _gain_together(self.fitted.together, levels, baseline)
+            return _gain_together(self.fitted.together, levels, baseline).on_scale(self.scale)
         found = None if self.fitted is None else self._contrast(self._at(levels) - self._at(baseline))
         if self.fitted is None or self._noise is None or found is None:
             return Gain()
@@ -234,7 +243,7 @@ class Estimates:
         margin = gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng, tail)
         margin = max(margin, half)
         wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
-        return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0)
+        return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0).on_scale(self.scale)
 
     def least_squares(self, levels: tuple[int, ...], against: tuple[int, ...] | None) -> tuple[float, float] | None:
         """The mean outcome at a setting, or its gain over another, by least squares, and its variance over sigma^2.

@@ -34,7 +34,8 @@ class Outlook:
         choices = state.choices
         codes, values = counted_runs(state)
         sources = _sources(state, len(values))
-        runs = Expectation.of(choices.rows(codes), values, choices.sizes, state.spec.noise_sd, sources)
+        y = state.spec.outcome_scale.additive(values)
+        runs = Expectation.of(choices.rows(codes), y, choices.sizes, state.spec.noise_sd, sources)
         return cls(choices, state.n_complete, _changes(state), runs)
 
     def serves(self, state: StudyState) -> bool:
@@ -79,7 +80,7 @@ def surprises(
     else:
         limits = outlook.runs.limits(rows, len(outlook.runs.codes) + state.n_complete - outlook.n_runs + len(values))
     found = _far(state, values, limits)
-    return tuple(_surprise(int(trials[i]), values, limits, i) for i in found)
+    return tuple(_surprise(state, int(trials[i]), values, limits, i) for i in found)
 
 
 def _of_left_alone(state: StudyState, trials: Numbers, values: Values, outlook: Outlook | None) -> tuple[Surprise, ...]:
@@ -87,7 +88,7 @@ def _of_left_alone(state: StudyState, trials: Numbers, values: Values, outlook: 
     runs = (Outlook.of(state) if outlook is None else outlook).runs
     centre, half = runs.spreads(np.zeros(len(values), dtype=np.int64))
     limits = Limits(centre, half, np.zeros(len(values), dtype=np.bool_))
-    return tuple(_surprise(int(trials[i]), values, limits, i) for i in _far(state, values, limits))
+    return tuple(_surprise(state, int(trials[i]), values, limits, i) for i in _far(state, values, limits))
 
 
 def past_surprises(
@@ -104,12 +105,13 @@ def past_surprises(
     limits = _together(state, choices, choices.rows(inner), values, len(state.past) + 1)
     found = _far(state, values, limits)
     places = range(1, len(values) + 1) if rows is None else rows
-    return tuple(replace(_surprise(None, values, limits, i), row=int(places[i])) for i in found)
+    return tuple(replace(_surprise(state, None, values, limits, i), row=int(places[i])) for i in found)
 
 
 def _together(state: StudyState, choices: Choices, rows: Codes, values: Values, source: int) -> Limits:
     """What to expect of new runs by those before and by each other."""
-    codes, before = counted_runs(state)
+    codes, told = counted_runs(state)
+    before, values = (state.spec.outcome_scale.additive(y) for y in (told, values))
     everything = Expectation.of(
         np.concatenate([choices.rows(codes), rows]),
         np.concatenate([before, values]),
@@ -133,7 +135,8 @@ def _changes(state: StudyState) -> int:
 
 def _far(state: StudyState, values: Values, limits: Limits) -> list[int]:
     """Places of the outcomes that are too far out, and that nobody has stored before."""
-    found: list[int] = np.flatnonzero(np.abs(values - limits.centre) > limits.half).tolist()
+    away = np.abs(state.spec.outcome_scale.additive(values) - limits.centre)
+    found: list[int] = np.flatnonzero(away > limits.half).tolist()
     if not found:
         return []
     stored = counted_runs(state)[1]
@@ -141,7 +144,8 @@ def _far(state: StudyState, values: Values, limits: Limits) -> list[int]:
     return [i for i, seen in zip(found, known.tolist(), strict=True) if not seen]
 
 
-def _surprise(trial: int | None, values: Values, limits: Limits, i: int) -> Surprise:
+def _surprise(state: StudyState, trial: int | None, values: Values, limits: Limits, i: int) -> Surprise:
     centre, half = float(limits.centre[i]), float(limits.half[i])
     how = BY_FIT if limits.by_fit[i] else BY_SPREAD
-    return Surprise(trial, float(values[i]), centre, centre - half, centre + half, how)
+    expected, low, high = (state.spec.outcome_scale.told(one) for one in (centre, centre - half, centre + half))
+    return Surprise(trial, float(values[i]), expected, low, high, how)

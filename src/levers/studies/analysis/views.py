@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Remark, Verdict
 from levers.core.model.ordinary import FactorTest
+from levers.core.outcome_scale import LINEAR
 from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.confirmation import confirmation
@@ -52,7 +53,8 @@ class EffectRow:
 
     The loss is the one that the choice was made by. `low` to `high` holds it for all levels at once and whenever one
     looks, with the study's probability; `usual_low` to `usual_high` is the ordinary 95 % interval of this level alone.
-    `p_value` is that of the ordinary test of its factor.
+    `p_value` is that of the ordinary test of its factor. With the `scale` "log" losses and intervals are shares of the
+    leading level's outcome: 0.12 is 12 % more where less is better, and 12 % less where more is.
     """
 
     factor: str
@@ -66,6 +68,23 @@ class EffectRow:
     usual_low: float | None = None
     usual_high: float | None = None
     p_value: float | None = None
+    scale: str = LINEAR
+
+    @property
+    def in_percent(self) -> "EffectRow":
+        """The same with losses in percent, to be drawn and listed."""
+
+        def percent(share: float | None) -> float | None:
+            return None if share is None else 100 * share
+
+        return replace(
+            self,
+            loss=percent(self.loss),
+            low=percent(self.low),
+            high=percent(self.high),
+            usual_low=percent(self.usual_low),
+            usual_high=percent(self.usual_high),
+        )
 
 
 class Effects(list[EffectRow]):
@@ -87,6 +106,7 @@ class Best:
     this one too. Where the setting leaves levers alone (`params.free`) neither is known by the additive fit.
     `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
     contradict what all of it rests on; `Status.doubts` says which. `compared_with` is what `within` is about, in words.
+    With the `scale` "log" `predicted` is the typical outcome, the median; `within` and `gain` are shares.
     """
 
     params: Assignment
@@ -97,6 +117,7 @@ class Best:
     gain: Gain | None = None
     in_doubt: bool = False
     compared_with: str = "the best"
+    scale: str = LINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +146,7 @@ class Status:
     n_excluded: int = 0
     n_checked: int = 0
     doubts: tuple[Remark, ...] = ()
+    scale: str = LINEAR
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -204,6 +226,7 @@ def status(name: str, state: StudyState) -> Status:
         n_excluded=len(state.exclusions),
         n_checked=_n_checked(state),
         doubts=doubts(state),
+        scale=state.spec.scale,
     )
 
 
@@ -232,14 +255,16 @@ def _advice(state: StudyState, likely: int | None) -> str | None:
     noise_sd, tolerance = state.progress.noise_sd, state.spec.tolerance
     if likely is None or likely <= MANY_RUNS or noise_sd is None or tolerance is None:
         return None
+    scale = state.spec.outcome_scale
+    unit = "a share, such as 0.05" if scale.is_log else "in the outcome's unit"
     return (
-        f"{likely:,} runs is a lot: the noise (sd about {noise_sd:.3g}) is large against the tolerance "
-        f"{tolerance:g}; if the tolerance is not in the outcome's unit, begin a new study"
+        f"{likely:,} runs is a lot: the noise (sd about {scale.said(noise_sd, '.3g')}) is large against the tolerance "
+        f"{scale.said(tolerance, 'g')}; if the tolerance is not {unit}, begin a new study"
     )
 
 
 def certified(state: StudyState) -> Verdict | None:
-    """What can be certified now: the verdict, or what the algorithm could say if the study ended here."""
+    """What can be certified now, as the algorithm sees it: the verdict, or what it could say if it ended here."""
     if state.open_block is None:
         return _final(state)
     found = state.spec.solver.interim(at_last_look(state))
@@ -252,7 +277,9 @@ def _final(state: StudyState) -> Verdict:
 
 def _within(state: StudyState, found: Verdict | None) -> float | None:
     """How far from the best, with the study's probability; an algorithm that promises less than that says nothing."""
-    return None if found is None or found.failure_prob > state.spec.failure_prob else found.tolerance
+    if found is None or found.failure_prob > state.spec.failure_prob:
+        return None
+    return state.spec.outcome_scale.loss(found.tolerance)
 
 
 def verdict(state: StudyState) -> Verdict | None:
@@ -265,12 +292,13 @@ def verdict(state: StudyState) -> Verdict | None:
     found = replace(found, confirmation=confirmation(state, estimates))
     if state.spec.is_merged:
         p_values = _by_lever(state, estimates.part_tests())
-        return replace(_in_outer_space(found, state.spec), p_values=p_values)
+        return replace(_in_outer_space(found, state.spec), p_values=p_values).on_scale(state.spec.outcome_scale)
     chosen = enumerate(found.assignment.codes)
     against = [(k, _compared_with(found, estimates, k) if j == FREE else j) for k, j in chosen]
     spans = [tuple(estimates.usual(k, j, _losses(found, estimates, k, j))) for k, j in against]
     p_values = tuple(test and test.p_value for test in estimates.part_tests())
-    return replace(found, p_values=p_values, usual_intervals=tuple(spans))
+    found = replace(found, p_values=p_values, usual_intervals=tuple(spans))
+    return found.on_scale(state.spec.outcome_scale)
 
 
 def _by_lever(state: StudyState, tests: Iterable[FactorTest | None]) -> tuple[float | None, ...]:
@@ -296,6 +324,8 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
+    if state.spec.outcome_scale.is_log:
+        yield Remark("log scale", _log_words(state.spec))
     together = interactions_of(state, gathered_runs(state, with_open=False)) is not None
     if together and (found := additivity(state)).suspects:
         yield Remark("interaction", found.summary, found.interacting)
@@ -342,6 +372,17 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         yield Remark("corrected", f"rests on {made} not having been made to get another answer")
 
 
+def _log_words(spec: StudySpec) -> str:
+    """What a verdict on a log scale rests on. Texts of an algorithm have its own numbers, so these are named."""
+    text = "effects and noise are taken to act on the logarithm of the outcome: effects multiply, noise is in percent"
+    if spec.inner_min_effect is not None:
+        least = spec.outcome_scale.said(dict(spec.options)["min_effect"], "g")
+        text += f"; the least effect of {least} is {spec.inner_min_effect:g} of the logarithm"
+    if spec.free:
+        text += "; what is said to be better by leaving levers alone is of the logarithm, 0.1 being about 10 %"
+    return text
+
+
 def _without(state: StudyState) -> Remark:
     """Which outcomes do not count, and how the answer would read if they did."""
     which = tuple(one.trial for one in state.exclusions)
@@ -354,7 +395,8 @@ def _without(state: StudyState) -> Remark:
     found = None if counted is None else state.spec.solver.interim(counted[1])
     text = f"leaves out {listed}"
     if counted is not None and found is not None:
-        promise = "in doubt" if checks.doubts(counted[0]) else found.promise
+        said = found.on_scale(state.spec.outcome_scale).promise
+        promise = "in doubt" if checks.doubts(counted[0]) else said
         same = found.assignment.codes == _final(state).assignment.codes
         other = "the same setting" if same else setting_words(state.spec.assignment(found.assignment.codes))
         text += f"; if {'it' if len(which) == 1 else 'they'} counted it would be {other}, {promise}"
@@ -379,7 +421,7 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
     gone = {(e.factor, e.level): e.n_runs for e in state.progress.eliminations}
     leaders = estimates.leaders if found is None else found.assignment.codes
     lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
-    rows = Effects()
+    rows, scale = Effects(), state.spec.outcome_scale
     for k, factor in enumerate(state.spec.inner.factors):
         leader = leaders[k] if leaders else 0
         alone = leader == FREE  # then levels are compared with the best of them, and none of them is chosen
@@ -390,10 +432,12 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
             standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
-            low, high = spans[j] or (None, None)
-            usual_low, usual_high = usual[j] or (None, None)
-            row = EffectRow(factor.name, level, counts[j], losses[j], low, high, standing, gone.get((k, j)))
-            rows.append(replace(row, usual_low=usual_low, usual_high=usual_high, p_value=test and test.p_value))
+            loss, low, high, usual_low, usual_high = (
+                scale.loss(one) for one in (losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None)))
+            )
+            row = EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)))
+            usual_span = {"usual_low": usual_low, "usual_high": usual_high}
+            rows.append(replace(row, **usual_span, p_value=test and test.p_value, scale=scale.name))
     return rows
 
 
@@ -425,7 +469,8 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     gain = None if baseline is None or FREE in levels else estimates.gain(tuple(levels), baseline)
     chosen = state.spec.assignment(levels)
     compared_with = "the best" if found is None else found.compared_with
-    return Best(chosen, _within(state, found), predicted, low, high, gain, bool(doubts(state)), compared_with)
+    within, scale = _within(state, found), state.spec.scale
+    return Best(chosen, within, predicted, low, high, gain, bool(doubts(state)), compared_with, scale)
 
 
 def forecast(state: StudyState) -> Forecast:
@@ -446,7 +491,8 @@ class FactorEvidence:
     `contrast` is what the better of two levels gains over the worse one; `radius` is what it must exceed to be shown,
     all factors together and whenever one looks; `ratio` is contrast / radius. `shown` says whether the verdict (so far)
     names the factor. Where there is no such radius, `t` describes the contrast in standard errors: it proves nothing.
-    `p_value` is that of the ordinary test of the factor, for itself and at one look.
+    `p_value` is that of the ordinary test of the factor, for itself and at one look. On a log scale contrast and radius
+    are what the worse level loses, as a share of the better one's outcome.
     """
 
     factor: str
@@ -495,7 +541,8 @@ def evidence(state: StudyState, estimates: Estimates | None = None) -> list[Fact
             continue
         better, worse, contrast, radius, ratio, t = best
         levels = factor.levels[better], factor.levels[worse]
-        rows.append(FactorEvidence(factor.name, *levels, contrast, radius, ratio, t, *last))
+        sizes = (spec.outcome_scale.loss(contrast), spec.outcome_scale.loss(radius))
+        rows.append(FactorEvidence(factor.name, *levels, *sizes, ratio, t, *last))
     return rows
 
 

@@ -18,6 +18,7 @@ from levers.studies.outcomes import (
     check_correctable,
     corrected_levels,
     new_outcomes,
+    off_scale,
     outcome_number,
 )
 from levers.studies.sheets.cells import ALONE, MAX_LISTED, listed, plain, raise_rows, shown, taken_codes
@@ -232,8 +233,10 @@ def import_sheet(study: "Study", path: AnySheet, note: str, *, insist: bool = Tr
     if sheet.trials is not None and is_of_study(study, sheet):
         raise SheetError("this is a run sheet of this very study; `levers tell` takes it, and nothing is counted twice")
     filled = sheet.filled
-    lines = sheet.lines[filled].tolist()
-    return study.take_past(sheet.codes[filled], sheet.outcomes[filled], note, insist=insist, lines=lines)
+    lines, outcomes = sheet.lines[filled].tolist(), sheet.outcomes[filled]
+    wrong = off_scale(study.spec.outcome_scale, outcomes)
+    _raise_all(sheet, [(lines[i], f"the outcome is {outcomes[i]:g}; {why}") for i, why in wrong])
+    return study.take_past(sheet.codes[filled], outcomes, note, insist=insist, lines=lines)
 
 
 def sheet_columns(

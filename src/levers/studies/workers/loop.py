@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Assignment, Level
 from levers.errors import FailedRunError, LeversError, ObservedLevelError, StudyError, UnreachableError
 from levers.studies.outcomes import outcome_number
@@ -52,6 +53,7 @@ def work(
     """
     calls: Executor = _Here() if calls_at_once == 1 else ThreadPoolExecutor(calls_at_once)
     waiting, failures, n_begun = _Waiting(worker.study), 0, 0
+    scale = worker.patiently(lambda: worker.study.outcome_scale)
     under_way: dict[Future[Returned], Trial] = {}
     with calls:
         try:
@@ -77,7 +79,7 @@ def work(
                 done, _ = wait(under_way, timeout=worker.until_next_try, return_when=FIRST_COMPLETED)
                 for future in done:
                     trial = under_way.pop(future)
-                    why = _finish(worker, trial, future)
+                    why = _finish(worker, trial, future, scale)
                     failures = 0 if why is None else failures + 1
                     advance(trial)
                     if failures >= limits.max_failures:
@@ -87,7 +89,7 @@ def work(
                         )
         except BaseException:
             for future, trial in under_way.items():
-                _salvage(worker, trial, future)
+                _salvage(worker, trial, future, scale)
             raise
 
 
@@ -142,7 +144,7 @@ def _awaited(study: WorkedStudy) -> str:
     )
 
 
-def _finish(worker: Worker, trial: Trial, future: "Future[Returned]") -> str | None:
+def _finish(worker: Worker, trial: Trial, future: "Future[Returned]", scale: OutcomeScale) -> str | None:
     """Keep an outcome and tell it; returns why there is none, if the run failed.
 
     An exception of the function fails the trial and goes on up. A run that left levers alone, and of which the function
@@ -151,7 +153,7 @@ def _finish(worker: Worker, trial: Trial, future: "Future[Returned]") -> str | N
     try:
         found = future.result()
         value, observed = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-        value = outcome_number(trial.number, value)
+        value = outcome_number(trial.number, value, scale)
     except FailedRunError as error:
         worker.failed(trial, str(error))
         return str(error)
@@ -169,11 +171,11 @@ def _finish(worker: Worker, trial: Trial, future: "Future[Returned]") -> str | N
     return None if value == value else "the outcome was not a number"
 
 
-def _salvage(worker: Worker, trial: Trial, future: "Future[Returned]") -> None:
+def _salvage(worker: Worker, trial: Trial, future: "Future[Returned]", scale: OutcomeScale) -> None:
     """When one call failed: the others' outcomes still count, once they are there; what has not begun is let go."""
     with suppress(LeversError):
         if future.cancel():
             worker.failed(trial, "stopped")
             return
     with suppress(Exception):
-        _finish(worker, trial, future)
+        _finish(worker, trial, future, scale)

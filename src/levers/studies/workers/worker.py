@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Level, Space
 from levers.core.validation import check_positive
 from levers.errors import (
@@ -70,6 +71,10 @@ class WorkedStudy(Protocol):
     @property
     def space(self) -> Space:
         """Its levers."""
+
+    @property
+    def outcome_scale(self) -> OutcomeScale:
+        """How its outcomes add up."""
 
     def tell_many(
         self,

@@ -11,7 +11,7 @@ from levers.studies.analysis import diagnostics, views
 from levers.studies.analysis.verification import StudyVerification
 from levers.web.api.deps import Absent, Name, answer, of_study, study_of
 from levers.web.api.runs import CorrectionsMade, ExclusionsMade
-from levers.web.api.schemas import BestShape, Shape, VerdictShape
+from levers.web.api.schemas import SCALE, BestShape, Shape, VerdictShape
 
 router = APIRouter(tags=["looking"])
 MOST_SECONDS = 60.0
@@ -153,8 +153,9 @@ class EvidenceShape(Shape):
 
 
 class Diagnostics(Shape):
-    """Residuals, additivity, and evidence for each factor."""
+    """Residuals, additivity, and evidence for each factor. On a log scale residuals are of the logarithm."""
 
+    scale: str = Field(description=SCALE)
     residuals: ResidualShape
     additivity: AdditivityShape
     evidence: list[EvidenceShape]
@@ -172,4 +173,7 @@ def diagnose(request: Request, name: Name) -> Response:
     )
     additivity = AdditivityShape.read(found, n_pairs=len(found.checks), pairs=tested, suspects=suspected)
     evidence = [EvidenceShape.read(one) for one in views.evidence(state)]
-    return answer(Diagnostics(residuals=ResidualShape.read(left), additivity=additivity, evidence=evidence))
+    scale = state.spec.scale
+    return answer(
+        Diagnostics(scale=scale, residuals=ResidualShape.read(left), additivity=additivity, evidence=evidence)
+    )

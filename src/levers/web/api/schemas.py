@@ -319,6 +319,13 @@ _TIME = "Seconds since 1970."
 FLAGS = "Outcomes far from what the other runs lead one to expect. They are stored; `correct` mends what was mistyped."
 
 
+SCALE = (
+    "linear or log. On a log scale tolerances, losses and gains are relative changes of the outcome (0.05 is 5 %), and "
+    "noise is that of its logarithm."
+)
+TYPICAL = "; on a log scale the typical one, the median"
+
+
 class Shape(BaseModel):
     """The base of all that goes out. Numbers that JSON does not have, such as infinity, become null."""
 
@@ -427,6 +434,7 @@ class StudyShape(Shape):
     free: list[str]
     baseline: Params | None
     baseline_outcome: float | None
+    scale: str = Field(description=SCALE)
 
     @classmethod
     def of(cls, name: str, spec: StudySpec) -> "StudyShape":
@@ -443,12 +451,13 @@ class BestShape(Shape):
     params: Params | None
     free: list[str] | None = Field(description="Levers that the setting leaves alone.")
     within: float | None
-    predicted: float | None = Field(description="The mean outcome to expect there.")
+    predicted: float | None = Field(description=f"The mean outcome to expect there{TYPICAL}.")
     low: float | None
     high: float | None
     in_doubt: bool | None
     gain: Gain | None = Field(description="What it gains over the baseline, if the study has one.")
     compared_with: str | None = Field(description="What `within` is about, in words.")
+    scale: str | None = Field(description=SCALE)
 
     @classmethod
     def of(cls, best: views.Best | None) -> "BestShape":
@@ -467,6 +476,7 @@ class RemarkShape(Shape):
     trials: list[int]
     block: int | None
     p_value: float | None
+    scale: str | None = Field(description="The scale on which the same outcomes raise no such doubt.")
 
 
 class VerdictShape(Shape):
@@ -489,12 +499,13 @@ class VerdictShape(Shape):
     runs_by_stage: dict[str, int]
     provisos: list[RemarkShape]
     doubts: list[RemarkShape]
-    predicted: float | None = Field(description="The mean outcome to expect at the setting.")
+    predicted: float | None = Field(description=f"The mean outcome to expect at the setting{TYPICAL}.")
     low: float | None
     high: float | None
     gain: Gain | None = Field(description="What the setting gains over the baseline, if the study has one.")
     p_values: dict[str, float | None] = Field(description="Of each lever's ordinary test, for itself and at one look.")
     confirmation: Confirmation | None = Field(description="What fresh runs at the setting say, if any were asked for.")
+    scale: str = Field(description=SCALE)
 
     @classmethod
     def of(cls, found: Verdict, best: views.Best) -> "VerdictShape":

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.studies.sheets.cells import level_text, typed_number, typed_whole
 
 _HUGE = 10**15
@@ -30,6 +31,15 @@ def number(value: float | None) -> str:
     ('0.3333', '1.235e+06', '-', '0')
     """
     return "-" if value is None else f"{value + 0.0:.4g}"
+
+
+def amount(value: float | None, scale: str = LINEAR, digits: str = ".4g") -> str:
+    """A loss, gain, tolerance or noise: in the outcome's unit, or in percent on a log scale.
+
+    >>> amount(0.1234), amount(0.1234, "log"), amount(None)
+    ('0.1234', '12.34 %', '-')
+    """
+    return "-" if value is None else EVERY_SCALE[scale].said(value, digits)
 
 
 def exact(value: float) -> str:

@@ -14,7 +14,7 @@ from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis import views
-from levers.studies.analysis.describe import gain_words, promise, several
+from levers.studies.analysis.describe import expected_words, gain_words, promise, several
 from levers.studies.analysis.views import AWAITS, Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.storage.tokens import short_name
@@ -59,14 +59,16 @@ class Headline:
         lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
         self.lost = f"{' and '.join(lost)}; these runs are asked for again" if lost else ""
         self.within = self.expected = self.gain = ""
+        scale = view.state.spec.outcome_scale
+        self.expected_words = expected_words(scale)
         if best is not None:
-            within = None if best.within is None else number(best.within)
+            within = None if best.within is None else scale.said(best.within)
             sure, in_doubt = percent(1 - view.state.spec.failure_prob), bool(status.doubts)
             self.within = promise(within, sure, self.finished, in_doubt, best.compared_with)
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
         if best is not None and best.gain is not None:
-            self.gain = gain_words(best.gain, self.finished, view.state.spec.baseline_outcome)
+            self.gain = gain_words(best.gain, self.finished, view.state.spec.baseline_outcome, scale)
         self.bar = _bar(status)
 
     @classmethod
