@@ -116,9 +116,7 @@ def run(
     if besides.get("free"):
         raise InvalidSettingError("a command sets every lever, and none can be left alone", field="free")
     if given is None and (forbid or merge or hard_to_change):
-        raise InvalidSpaceError(
-            "--forbid, --merge and --hard-to-change go with the factors: --space FILE, or --factor"
-        )
+        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the factors: --space FILE, or --factor")
     found = _find(context, name, storage)
     if found is None and given is None:
         raise InvalidSpaceError(f"there is no study {name!r} yet; give its levers: --space FILE, or --factor for each")

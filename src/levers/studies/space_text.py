@@ -30,7 +30,7 @@ MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 
 
 class Typed(NamedTuple):
-    """Factors with their levels, and what a space file says besides: what is forbidden, merged, free, hard to change."""
+    """Factors with their levels, and what a file says besides: what is forbidden, merged, free, hard to change."""
 
     factors: list[tuple[str, list[Level]]]
     forbidden: list[Mapping[str, Any]]
@@ -53,8 +53,8 @@ def read_space(path: str | os.PathLike[str]) -> Typed:
 
     A `[factors]` table has one line `name = [levels]` for each lever, or `name = {levels = [levels], free = true}` for
     one that may be left alone; `[[forbidden]]` tables name levels that cannot be run together; `merged = [["heat",
-    "speed"]]`, before the tables, names levers that influence each other, and `hard_to_change = ["mould"]` those that are
-    to be changed seldom, the hardest first.
+    "speed"]]`, before the tables, names levers that influence each other, and `hard_to_change = ["mould"]` those to
+    change seldom, the hardest first.
     """
     file = Path(path)
     try:

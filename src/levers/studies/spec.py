@@ -142,7 +142,7 @@ class StudySpec:
 
     @cached_property
     def inner_hard(self) -> HardLevers:
-        """The levers that are hard to change in the inner space: where a lever is, and its level for each code there."""
+        """Levers that are hard to change in the inner space: the column of each, and its level for each code there."""
         found, merging = [], self.merging
         for name in self.hard_to_change:
             column = merging.column_of(name)

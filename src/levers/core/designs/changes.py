@@ -25,13 +25,12 @@ def check_hard(hard: HardLevers, n_levels: Sequence[int]) -> None:
     >>> check_hard(((1, (0, 1, 2)),), (2, 3))
     >>> check_hard(((1, (0, 1)),), (2, 3))
     Traceback (most recent call last):
-    levers.errors.InvalidSettingError: hard_to_change has a column and the lever's level for each of its codes, hardest \
-first
+    levers.errors.InvalidSettingError: hard_to_change has columns, each with the lever's level for all of its codes
     """
     for column, levels in hard:
         if not 0 <= column < len(n_levels) or len(levels) != n_levels[column]:
             raise InvalidSettingError(
-                "hard_to_change has a column and the lever's level for each of its codes, hardest first",
+                "hard_to_change has columns, each with the lever's level for all of its codes",
                 field="hard_to_change",
             )
 
@@ -61,7 +60,7 @@ def few_changes(
     >>> levels = np.array([[0], [1], [0], [1], [1], [0], [1], [0]])
     >>> order = few_changes(levels, (4, 4), np.random.default_rng(0))
     >>> order.tolist(), levels[order, 0].tolist()
-    ([1, 3, 0, 2, 5, 7, 4, 6], [1, 1, 0, 0, 0, 0, 1, 1])
+    ([0, 2, 1, 3, 4, 6, 5, 7], [0, 0, 1, 1, 1, 1, 0, 0])
     """
     now = [_NONE] * levels.shape[1] if in_place is None else list(in_place)
     order, begin = [np.zeros(0, dtype=np.int64)], 0

@@ -63,8 +63,8 @@ class Rounds:
         return self.aim == CERTIFY or (self.block_size or 0) >= LEAST_DAY
 
     def design(self, state: PooledState, n_left: int, seed: int) -> Design:
-        """The design of the current round, from its seed: always the same one. Rows are in the order of days, and inside
-        a day in one that changes what is hard to change seldom."""
+        """The design of the current round, from its seed: always the same one. Rows are in the order of days; inside a
+        day levers that are hard to change are changed seldom."""
         parts = self._parts(state)
         design = self._undivided(state, sum(n for n, _ in parts), n_left, seed)
         if sum(n for n, _ in parts) != design.n_runs:  # whole copies of an array
