@@ -306,6 +306,8 @@ def honest_kinds() -> Iterator[Kind]:
     hard = {"block_size": DAY, "hard_to_change": ["X1", "X2"]}
     yield Kind("honest, hard to change", settings=hard, shapes=SHAPES[1:])
     yield Kind("honest, hard to change, noise unknown", settings=hard, shapes=SHAPES[1:], stated=None)
+    spent = {**hard, "tolerance": None, "budget": 120}
+    yield Kind("honest, hard to change, budget of 120", settings=spent, shapes=SHAPES[1:5], stated=None)
     yield Kind("honest, budget of 120", settings={"tolerance": None, "budget": 120}, stated=None, shapes=SHAPES[:5])
     yield Kind("honest, budget of 120, noise stated", settings={"tolerance": None, "budget": 120}, shapes=SHAPES[:5])
     claimed = tuple(Shape(6, lambda seed: slippage_world(2, 3, None, 1.0, 4), 1.0) for _ in range(1))
