@@ -90,6 +90,7 @@ def test_other_settings_and_wrong_words_are_refused_before_anything_runs(bench: 
         (["--seed", "2"], "seed was 1 and is 2 here"),
         (["--metric", "x", "--time", "wall"], "one place"),
         (["--forbid", "opt=3,debug=on"], "go with the factors"),
+        (["--hard-to-change", "opt"], "go with the factors"),
     ):
         found = run("run", "flags", *words, *bench)
         assert message in str(found.exception), found.output

@@ -22,6 +22,7 @@ from levers.web.service import Service
 
 SPACE = """
 merged = [["heat", "speed"]]
+hard_to_change = ["speed", "heat"]
 [factors]
 heat = ["low", "mid", "high"]
 speed = [1, 2.5]
@@ -57,6 +58,8 @@ def test_a_schema_is_printed_and_is_one(name: str) -> None:
         "[factors]\nheat = [1, 2]\n[budget]\nruns = 3",
         "[factors]\nheat = {levels = [1, 2], free = 1}",
         "[factors]\nheat = {levels = [1, 2], fixed = true}",
+        'hard_to_change = "heat"\n[factors]\nheat = [1, 2]',
+        "hard_to_change = [1]\n[factors]\nheat = [1, 2]",
         "forbidden = 3\n[factors]\nheat = [1, 2]",
         "[factors]\nheat = [1, [2]]",
     ],
@@ -87,6 +90,8 @@ GOOD: dict[str, Any] = {"name": "oven", "factors": {"heat": ["low", "high"], "sp
         {"tolerance": None, "budget": 24, "aim": "best", "block_size": 8, "seed": 3},
         {"forbidden": [{"heat": "high", "speed": 3}]},
         {"free": ["heat"]},
+        {"hard_to_change": ["speed", "heat"]},
+        {"hard_to_change": [1]},
         {"noise_sd": 1.0, "noise": "subgaussian", "goal": "minimize", "failure_prob": 0.05},
         {"goal": "best"},
         {"failure_prob": 1.5},

@@ -22,6 +22,7 @@ def counted(name: str, n: int) -> list[Outcome]:
 
 def test_honest_studies_are_hardly_ever_doubted() -> None:
     names = ["honest, noise stated", "honest, noise unknown", "honest, max_parents", "honest, min_effect"]
+    names += ["honest, hard to change", "honest, hard to change, noise unknown"]
     found = [one for name in names for one in counted(name, 14)]
     assert sum(one.ever for one in found) <= binom.ppf(0.999, len(found), sum(SHARES.values()))
 
@@ -36,6 +37,8 @@ def test_honest_studies_are_hardly_ever_doubted() -> None:
         "drift of 1 sd in 100 runs",
         "days of 1 sd",
         "days of 1 sd, block_size 8",
+        "set-up error of 0.5 sd, block_size 8",
+        "set-up error of 1 sd, block_size 8, noise unknown",
         "lognormal noise",
         "sd tripled at one level",
         "interactions, alpha = 5",

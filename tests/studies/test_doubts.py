@@ -48,7 +48,7 @@ def test_an_honest_study_is_not_in_doubt_and_all_checks_can_be_read(noise_sd: fl
     assert {result.check.kind for result in found} == expected | ({"noise"} if noise_sd else set())
     for result in found:
         assert 0 <= result.check.p_value <= 1
-        more = 0.004 if result.check.kind == "noise" else 0.0  # nothing is claimed about levers
+        more = 0.006 if result.check.kind == "noise" else 0.0  # nothing is claimed about levers, none hard to change
         assert math.isclose(result.level, AT_END * (SHARES[result.check.kind] + more))
         assert not result.alarms
         assert result.remark.text

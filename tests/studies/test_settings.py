@@ -19,7 +19,7 @@ from levers.web.api.schemas import NewStudy, PlanFor, StudyShape
 from levers.web.app import make_app
 from levers.web.service import Service
 
-SPELLED = {"forbidden": "forbid", "merged": "merge", "free": "free"}
+SPELLED = {"forbidden": "forbid", "merged": "merge", "free": "free", "hard_to_change": "hard_to_change"}
 """Options of the command line that are given once for each combination, group or lever."""
 
 

@@ -34,6 +34,8 @@ def problems(**changes: Any) -> set[str]:
         ({"forbidden": "seed rate=9, budget class=a"}, "forbidden"),
         ({"forbidden": "seed rate"}, "forbidden"),
         ({"merged": "seed rate, goal"}, "merged"),
+        ({"hard_to_change": "seed rate, goal"}, "hard_to_change"),
+        ({"hard_to_change": "seed rate", "min_effect": "1"}, "hard_to_change"),
         ({"max_parents": "9"}, "max_parents"),
         ({"failure_prob": "2"}, "failure_prob"),
         ({"seed": "x"}, "seed"),

@@ -269,6 +269,7 @@ NAMES = {
     "spread": "spread alike everywhere",
     "drift": "no drift",
     "serial": "runs do not follow the ones before",
+    "set-up": "setting a lever that is hard to change adds no error",
     "shape": "shape of the noise",
     "max_parents": "number of levers that matter",
     "min_effect": "least effect",

@@ -26,7 +26,7 @@ from levers.cli.options import (
 )
 from levers.cli.output import Format
 from levers.cli.results import say_verdict
-from levers.cli.studies import levers_besides, typed_levers
+from levers.cli.studies import HardOption, levers_besides, typed_levers
 from levers.errors import (
     InvalidSettingError,
     InvalidSpaceError,
@@ -52,6 +52,8 @@ from levers.studies.workers.worker import PATIENCE, Worker
 
 INTERRUPTED, NOT_FINISHED = 130, 3
 MOST_FAILURES = 5
+_OF_LEVERS = ("forbidden", "merged", "hard_to_change")
+"""Settings that are given with the factors."""
 _SAY_EVERY = 10.0
 """Seconds between lines of progress where there is no terminal."""
 
@@ -65,6 +67,7 @@ def run(
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: opt=1,2,3.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: opt=3,debug=on.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: opt,unroll.")] = None,
+    hard_to_change: HardOption = None,
     metric: Annotated[
         str | None, typer.Option(help="A regular expression; its first group, where it matches last, is the outcome.")
     ] = None,
@@ -113,11 +116,11 @@ def run(
       levers run flags -- ./bench -O{opt} {unroll}
     """
     given = None if space is None and not factor else _without_empty(typed_levers(space, factor))
-    besides = {} if given is None else levers_besides(given, forbid, merge)
+    besides = {} if given is None else levers_besides(given, forbid, merge, hard_to_change)
     if besides.get("free"):
         raise InvalidSettingError("a command sets every lever, and none can be left alone", field="free")
-    if given is None and (forbid or merge):
-        raise InvalidSpaceError("--forbid and --merge go with the factors: --space FILE, or --factor")
+    if given is None and (forbid or merge or hard_to_change):
+        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the factors: --space FILE, or --factor")
     found = _find(context, name, storage)
     if found is None and given is None:
         raise InvalidSpaceError(f"there is no study {name!r} yet; give its levers: --space FILE, or --factor for each")
@@ -193,11 +196,11 @@ def _check_same(context: typer.Context, found: AnyStudy, given: Typed | None, wa
     """Refuse settings that were typed and are others than those of the study."""
     typed = {setting.name for setting in settings_of(CREATE) if _is_typed(context, setting.name)}
     if given is not None:
-        typed |= {"space", "forbidden", "merged"}
+        typed |= {"space", *_OF_LEVERS}
     if not typed:
         return
     spec = found.spec
-    asked = {key: value for key, value in wanted.items() if key in typed or key in ("forbidden", "merged")}
+    asked = {key: value for key, value in wanted.items() if key in typed or key in _OF_LEVERS}
     if not {"tolerance", "budget"} & typed:
         asked |= {"tolerance": spec.tolerance, "budget": dict(spec.options).get("budget")}
     asked.setdefault("baseline_outcome", spec.baseline_outcome)

@@ -80,6 +80,7 @@ def space_schema() -> Schema:
         },
         "forbidden": {"description": "Levels that cannot be run together.", **_FORBIDDEN},
         "merged": {"description": "Levers that influence each other, studied as one.", **_KINDS["groups"]},
+        "hard_to_change": {"description": "Levers to change seldom, the hardest first.", **_KINDS["names"]},
     }
     return {"$schema": DIALECT, "title": "A space of levers", **_object(found, ["factors"])}
 

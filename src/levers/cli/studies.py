@@ -37,7 +37,8 @@ from levers.studies.space_text import (
     read_space,
 )
 
-_FREE = next(setting.help for setting in SETTINGS if setting.name == "free")
+_HELP = {setting.name: setting.help for setting in SETTINGS}
+HardOption = Annotated[list[str] | None, typer.Option(help=_HELP["hard_to_change"])]
 
 
 def typed_levers(space: Path | None, factor: list[str] | None) -> Typed:
@@ -48,14 +49,20 @@ def typed_levers(space: Path | None, factor: list[str] | None) -> Typed:
 
 
 def levers_besides(
-    given: Typed, forbid: list[str] | None, merge: list[str] | None, free: list[str] | None = None
+    given: Typed,
+    forbid: list[str] | None,
+    merge: list[str] | None,
+    hard_to_change: list[str] | None,
+    free: list[str] | None = None,
 ) -> dict[str, Any]:
     """What is said of levers besides their levels, in the file and by options, as `create_study` takes it."""
     levers = given.space
     forbidden = [*given.forbidden, *(one for text in forbid or [] for one in parse_forbidden(levers, text))]
     merged = [*given.merged, *(one for text in merge or [] for one in parse_merged(levers, text))]
     left = [*given.free, *(one for text in free or [] for one in parse_names(levers, text))]
-    return {"forbidden": forbidden, "merged": merged, "free": list(dict.fromkeys(left))}
+    hard = [*given.hard_to_change, *(one for text in hard_to_change or [] for one in parse_names(levers, text))]
+    alone = {"free": list(dict.fromkeys(left)), "hard_to_change": list(dict.fromkeys(hard))}
+    return {"forbidden": forbidden, "merged": merged, **alone}
 
 
 @with_settings(CREATE)
@@ -65,7 +72,8 @@ def create(
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")] = None,
-    free: Annotated[list[str] | None, typer.Option(help=_FREE)] = None,
+    free: Annotated[list[str] | None, typer.Option(help=_HELP["free"])] = None,
+    hard_to_change: HardOption = None,
     storage: StorageOption = DEFAULT,
     **settings: Any,
 ) -> None:
@@ -77,13 +85,14 @@ def create(
       levers create oven --factor heat=low,mid,high --factor speed=1,2,3 --tolerance .5
       levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
       levers create oven --space oven.toml --budget 200 --free heat
+      levers create line --space line.toml --budget 120 --per-day 8 --hard-to-change mould
       levers create oven --space oven.toml --baseline heat=low,speed=2,supplier=A --baseline-outcome 70 --tolerance 5%
     """
     given = typed_levers(space, factor)
     levers = given.space
     if settings["baseline"] is not None:
         settings["baseline"] = parse_setting(levers, settings["baseline"])
-    settings |= levers_besides(given, forbid, merge, free)
+    settings |= levers_besides(given, forbid, merge, hard_to_change, free)
     study = create_study(name, levers, storage=storage, **settings)
     typer.echo(
         f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"

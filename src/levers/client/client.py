@@ -63,6 +63,7 @@ class Client:
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
         free: Iterable[str] = (),
+        hard_to_change: Iterable[str] = (),
         seed: int | None = None,
         baseline: Mapping[str, Level] | None = None,
         baseline_outcome: float | None = None,
@@ -79,6 +80,7 @@ class Client:
             "forbidden": [dict(one) for one in forbidden],
             "merged": [list(names) for names in merged],
             "free": [free] if isinstance(free, str) else list(free),
+            "hard_to_change": [hard_to_change] if isinstance(hard_to_change, str) else list(hard_to_change),
             "options": options,
             "baseline": None if baseline is None else dict(baseline),
         }

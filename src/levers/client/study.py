@@ -75,6 +75,7 @@ def spec(data: Mapping[str, Any]) -> StudySpec:
         "forbidden": forbidden_combinations(space, data["forbidden"]),
         "merged": merged_groups(space, data["merged"]),
         "free": tuple(data.get("free", ())),
+        "hard_to_change": tuple(data.get("hard_to_change", ())),
         "baseline": None if data.get("baseline") is None else space.encode(data["baseline"]).codes,
     }
     known = {field.name for field in dataclasses.fields(StudySpec) if field.init}

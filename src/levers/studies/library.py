@@ -26,7 +26,7 @@ from levers.extensions import load, origin, registered
 from levers.studies.events import Event, Record
 from levers.studies.log import check_chain
 from levers.studies.space_text import tolerance_amount
-from levers.studies.spec import RESERVED, StudySpec, check_reserved, free_levers
+from levers.studies.spec import RESERVED, StudySpec, check_reserved, free_levers, hard_levers
 from levers.studies.storage.base import Storage, check_name, encoded, new_log
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
@@ -115,6 +115,7 @@ def create_study(
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
     free: Iterable[str] = (),
+    hard_to_change: Iterable[str] = (),
     storage: str | Storage | None = None,
     seed: int | None = None,
     baseline: Mapping[str, Level] | None = None,
@@ -137,8 +138,9 @@ def create_study(
     days are full, balanced as well as they can be, and compared inside only. `forbidden` lists combinations that cannot
     be run, as in `[{"heat": "high", "speed": 4}]`. `merged` lists levers that influence each other and are studied as
     one, as in `[["heat", "speed"]]`. `free` lists levers that may be left alone, as in `["heat"]`: some runs do not set
-    them, and are told with the level that each took (docs/studies, "Leave it alone"). Without a seed one is drawn and
-    kept.
+    them, and are told with the level that each took (docs/studies, "Leave it alone"). `hard_to_change` lists levers
+    that are expensive to change, the hardest first: inside a day, runs with the same level of them stand together.
+    Without a seed one is drawn and kept.
 
     `baseline` is the setting in place today, with a level of every lever: the verdict says what is gained over it, and
     to keep it where no gain is shown. A tolerance such as "5%" is of `baseline_outcome`, the outcome today.
@@ -174,6 +176,7 @@ def create_study(
         forbidden=forbidden_combinations(levers, forbidden),
         merged=merged_groups(levers, merged),
         free=free_levers(levers, free),
+        hard_to_change=hard_levers(levers, hard_to_change),
         baseline=baseline_codes(levers, baseline),
         baseline_outcome=baseline_outcome,
         scale=scale,

@@ -259,6 +259,19 @@ SETTINGS = (
         example="heat, speed",
     ),
     Setting(
+        "hard_to_change",
+        "names",
+        "what is hard to change",
+        "Levers that take time or money to change, the hardest first: in a day, runs with the same level of them stand "
+        "together.",
+        (),
+        (),
+        _STUDY,
+        field="Levers that are hard to change, the hardest first",
+        question=LEVERS,
+        example="mould, heat",
+    ),
+    Setting(
         "baseline",
         "assignment",
         "the baseline",

@@ -31,12 +31,13 @@ MOST_FACTORS, MOST_LEVELS = 1_000, 20_000
 
 
 class Typed(NamedTuple):
-    """Factors with their levels, and what a space file says besides: forbidden combinations, merged and free levers."""
+    """Factors with their levels, and what a file says besides: what is forbidden, merged, free, hard to change."""
 
     factors: list[tuple[str, list[Level]]]
     forbidden: list[Mapping[str, Any]]
     merged: list[list[str]]
     free: Sequence[str] = ()
+    hard_to_change: Sequence[str] = ()
 
     @property
     def space(self) -> Space:
@@ -53,7 +54,8 @@ def read_space(path: str | os.PathLike[str]) -> Typed:
 
     A `[factors]` table has one line `name = [levels]` for each lever, or `name = {levels = [levels], free = true}` for
     one that may be left alone; `[[forbidden]]` tables name levels that cannot be run together; `merged = [["heat",
-    "speed"]]`, before the tables, names levers that influence each other.
+    "speed"]]`, before the tables, names levers that influence each other, and `hard_to_change = ["mould"]` those to
+    change seldom, the hardest first.
     """
     file = Path(path)
     try:
@@ -82,14 +84,14 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
     factors = found.get("factors") if isinstance(found, dict) else None
     if not isinstance(factors, dict) or not factors:
         raise InvalidSpaceError(f"{name} has no table of factors. A space looks like this:\n{_EXAMPLE}")
-    unknown = sorted(set(found) - {"factors", "forbidden", "merged"})
+    unknown = sorted(set(found) - {"factors", "forbidden", "merged", "hard_to_change"})
     if unknown:
         raise InvalidSpaceError(
-            f"{name} has {unknown[0]!r}, which is not known; there are factors, forbidden and merged"
+            f"{name} has {unknown[0]!r}, which is not known; there are factors, forbidden, merged and hard_to_change"
         )
     free = [key for key, given in factors.items() if isinstance(given, dict) and given.get("free") is True]
     factors = {key: _levels(key, given, name) for key, given in factors.items()}
-    forbidden, merged = found.get("forbidden", []), found.get("merged", [])
+    forbidden, merged, hard = found.get("forbidden", []), found.get("merged", []), found.get("hard_to_change", [])
     if not isinstance(forbidden, list):
         raise InvalidSpaceError(
             f"forbidden in {name} must be a list of tables, each naming a level of two factors", field="forbidden"
@@ -98,7 +100,12 @@ def parse_space(text: str, *, is_json: bool = False, name: str = "the space file
         raise InvalidSpaceError(
             f'merged in {name} must be a list of groups of factors, as in [["heat", "speed"]]', field="merged"
         )
-    return Typed(list(factors.items()), forbidden, merged, free)
+    if not isinstance(hard, list) or not all(isinstance(one, str) for one in hard):
+        raise InvalidSpaceError(
+            f'hard_to_change in {name} must be a list of factors, the hardest first, as in ["mould"]',
+            field="hard_to_change",
+        )
+    return Typed(list(factors.items()), forbidden, merged, free, hard)
 
 
 def _toml(text: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from levers.algorithms.registry import (
 )
 from levers.core.codec import restored, serialisable
 from levers.core.cost import check_cost
+from levers.core.designs.changes import HardLevers
 from levers.core.merging import Forbidden, Groups, Merging
 from levers.core.model.choices import Choices, Parts
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
@@ -45,8 +46,9 @@ class StudySpec:
     """A problem, who solves it, and the seed from which all its randomness follows.
 
     `baseline` is the setting in place today, as level positions of all levers, and `baseline_outcome` its outcome.
-    `free` are the levers that runs may leave to nature, by name. `scale` is the one on which effects add up: on a log
-    scale `tolerance` and the option `min_effect` are shares, and `noise_sd` is that of the logarithm.
+    `free` are the levers that runs may leave to nature, by name, and `hard_to_change` those that are to be changed
+    seldom, the hardest first. `scale` is the one on which effects add up: on a log scale `tolerance` and the option
+    `min_effect` are shares, and `noise_sd` is that of the logarithm.
 
     >>> spec = StudySpec(Space.of({"heat": ["low", "high"]}), tolerance=0.5, noise_sd=1.0)
     >>> spec.solver.name, spec.sign
@@ -68,6 +70,7 @@ class StudySpec:
     baseline_outcome: float | None = None
     free: tuple[str, ...] = ()
     scale: str = LINEAR
+    hard_to_change: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("goal", self.goal, GOALS)
@@ -84,6 +87,7 @@ class StudySpec:
                 "the baseline has levels together that are forbidden; give a setting that can be run", field="baseline"
             )
         check_free(self)
+        check_hard_to_change(self)
         check_options(self.algorithm, self._solver_options)
         check_cost(
             self.inner.n_levels, self.solver.cost
@@ -151,6 +155,16 @@ class StudySpec:
         """Where the levers that may be left alone are in the inner space."""
         return tuple(self.inner.position(name) for name in self.free)
 
+    @cached_property
+    def inner_hard(self) -> HardLevers:
+        """Levers that are hard to change in the inner space: the column of each, and its level for each code there."""
+        found, merging = [], self.merging
+        for name in self.hard_to_change:
+            column = merging.column_of(name)
+            part = merging.groups[column].index(self.space.position(name))
+            found.append((column, tuple(merging.tables[column][:, part].tolist())))
+        return tuple(found)
+
     def contract(self, codes: Codes) -> Codes:
         """Rows of the inner space, from level positions of all levers; -1 where a combination is forbidden."""
         return self.merging.contract(codes) if self.is_merged else codes
@@ -174,6 +188,8 @@ class StudySpec:
             extra["baseline"] = self.inner_baseline
         if self.free and "free" in known:
             extra["free"] = self.inner_free
+        if self.hard_to_change and "hard_to_change" in known:
+            extra["hard_to_change"] = self.inner_hard
         given = dict(self.options)
         if given.get(_MIN_EFFECT) is not None:
             given[_MIN_EFFECT] = self.outcome_scale.difference(given[_MIN_EFFECT])
@@ -230,13 +246,29 @@ def free_levers(space: Space, given: Iterable[str]) -> tuple[str, ...]:
     >>> free_levers(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), ["speed", "heat"])
     ('heat', 'speed')
     """
+    places = [space.position(name) for name in _named_once(space, given, "free", "may be left alone")]
+    return tuple(space.names[k] for k in sorted(places))
+
+
+def hard_levers(space: Space, given: Iterable[str]) -> tuple[str, ...]:
+    """Names of levers that are hard to change, checked against the space, in the order given: the hardest first.
+
+    >>> hard_levers(Space.of({"heat": ["low", "high"], "speed": [1, 2]}), ["speed", "heat"])
+    ('speed', 'heat')
+    """
+    return _named_once(space, given, "hard_to_change", "is hard to change")
+
+
+def _named_once(space: Space, given: Iterable[str], field: str, what: str) -> tuple[str, ...]:
+    """Names of levers as given, each of the space and only once."""
     names = (given,) if isinstance(given, str) else tuple(given)
-    with about("free"):
-        places = [space.position(name) for name in names]
+    with about(field):
+        for name in names:
+            space.position(name)  # which refuses what is no lever
         doubled = next((name for name in names if names.count(name) > 1), None)
         if doubled is not None:
-            raise InvalidSpaceError(f"{doubled!r} is named twice as a lever that may be left alone; name it once")
-    return tuple(space.names[k] for k in sorted(places))
+            raise InvalidSpaceError(f"{doubled!r} is named twice as a lever that {what}; name it once")
+    return names
 
 
 def check_free(spec: StudySpec) -> None:
@@ -273,6 +305,33 @@ leave out `free`
                 f"a level of {name!r} is called {LEAVE_ALONE!r}, which says in sheets that nobody sets it; rename it",
                 field="free",
             )
+
+
+def check_hard_to_change(spec: StudySpec) -> None:
+    """Refuse levers that cannot be kept in place, and algorithms that do not order their runs.
+
+    >>> spec = StudySpec(Space.of({"mould": ["A", "B"], "speed": [1, 2]}), tolerance=0.5, noise_sd=1.0)
+    >>> check_hard_to_change(replace(spec, hard_to_change=("mould",), algorithm="modl"))
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: modl does not know levers that are hard to change; cfs does, or leave out \
+hard_to_change and sort each sheet by the lever
+    """
+    if not spec.hard_to_change:
+        return
+    hard_levers(spec.space, spec.hard_to_change)
+    if "hard_to_change" not in option_names(spec.algorithm):
+        raise InvalidSettingError(
+            f"{spec.algorithm} does not know levers that are hard to change; cfs does, or leave out hard_to_change "
+            "and sort each sheet by the lever",
+            field="hard_to_change",
+        )
+    alone = next((name for name in spec.hard_to_change if name in spec.free), None)
+    if alone is not None:
+        raise InvalidSettingError(
+            f"{alone!r} is hard to change and may be left alone, where nature changes it in every run; it can be one "
+            "of the two",
+            field="hard_to_change",
+        )
 
 
 def reads_alone(cell: object) -> bool:

@@ -25,7 +25,7 @@ from levers.studies.space_text import (
     parse_text,
     tolerance_amount,
 )
-from levers.studies.spec import free_levers
+from levers.studies.spec import free_levers, hard_levers
 from levers.studies.storage.base import Stored
 from levers.web.costs import check_cost
 
@@ -94,6 +94,7 @@ class Draft:
         forbidden: list[Mapping[str, Level]] = []
         merged: list[list[str]] = []
         free: tuple[str, ...] = ()
+        hard: tuple[str, ...] = ()
         if space is not None:
             typed = self._try("forbidden", lambda: parse_forbidden(space, self.fields["forbidden"]))
             forbidden = [*found.forbidden, *(typed or [])]
@@ -101,14 +102,16 @@ class Draft:
             self._try("merged", lambda: merged_groups(space, merged))
             named = [*found.free, *parse_names(space, self.fields["free"])]
             free = self._try("free", lambda: free_levers(space, dict.fromkeys(named))) or ()
+            slow = [*found.hard_to_change, *parse_names(space, self.fields["hard_to_change"])]
+            hard = self._try("hard_to_change", lambda: hard_levers(space, dict.fromkeys(slow))) or ()
         baseline = None
         if space is not None and (text := self.fields["baseline"]):
             baseline = self._try("baseline", lambda: dict(space.encode(parse_setting(space, text))))
         settings = self._settings()
         if self.problems or space is None:
             return None
-        given = {"space": space, "forbidden": forbidden, "merged": merged, "free": free, "baseline": baseline}
-        return {**given, **settings}
+        given = {"space": space, "forbidden": forbidden, "merged": merged, "free": free, "hard_to_change": hard}
+        return {**given, "baseline": baseline, **settings}
 
     def _factors(self) -> Typed:
         factors = [(name, parse_levels(levels)) for name, levels in self.rows]

@@ -165,6 +165,21 @@ def days(size: float) -> Errors:
     return errors
 
 
+def setups(size: float) -> Errors:
+    """Each change of the first factor has an error of so many sds, which stays until the next change."""
+
+    def errors(runs: Runs, rng: np.random.Generator, memory: dict[str, Any]) -> Numbers:
+        found, last, error = [], memory.get("level"), memory.get("error", 0.0)
+        for level in runs.codes[:, 0].tolist():
+            if level != last:
+                last, error = level, rng.normal()
+            found.append(error)
+        memory |= {"level": last, "error": error}
+        return gaussian(runs, rng, memory) + size * runs.noise_sd * np.array(found)
+
+    return errors
+
+
 def lognormal(runs: Runs, rng: np.random.Generator, memory: dict[str, Any]) -> Numbers:
     """Skewed and heavy-tailed noise with the sd that is promised."""
     raw = np.exp(rng.normal(size=len(runs.numbers)))
@@ -245,6 +260,11 @@ def broken_kinds() -> Iterator[Kind]:
         Kind("sd doubled at one level", wider(2.0)),
         Kind("sd tripled at one level", wider(3.0)),
     ]
+    hard = {"block_size": DAY, "hard_to_change": ["X1"]}
+    both += [
+        Kind(f"set-up error of {size:g} sd, block_size 8", setups(size), settings=hard, shapes=SHAPES[1:])
+        for size in (0.5, 1.0)
+    ]
     both += [Kind(f"max_parents 2, true {n}", shapes=(many_parents(n),), settings={"max_parents": 2}) for n in (4, 8)]
     for shape in (parents_shape(3, 3, 1.0), parents_shape(10, 3, 0.5), parents_shape(30, 2, 0.5)):
         claimed = {"max_parents": max(shape.n_factors // 3, 1)}
@@ -283,6 +303,11 @@ def honest_kinds() -> Iterator[Kind]:
     yield Kind("honest, noise stated")
     yield Kind("honest, noise unknown", stated=None)
     yield Kind("honest, block_size 8", settings={"block_size": DAY})
+    hard = {"block_size": DAY, "hard_to_change": ["X1", "X2"]}
+    yield Kind("honest, hard to change", settings=hard, shapes=SHAPES[1:])
+    yield Kind("honest, hard to change, noise unknown", settings=hard, shapes=SHAPES[1:], stated=None)
+    spent = {**hard, "tolerance": None, "budget": 120}
+    yield Kind("honest, hard to change, budget of 120", settings=spent, shapes=SHAPES[1:5], stated=None)
     yield Kind("honest, budget of 120", settings={"tolerance": None, "budget": 120}, stated=None, shapes=SHAPES[:5])
     yield Kind("honest, budget of 120, noise stated", settings={"tolerance": None, "budget": 120}, shapes=SHAPES[:5])
     claimed = tuple(Shape(6, lambda seed: slippage_world(2, 3, None, 1.0, 4), 1.0) for _ in range(1))

@@ -26,6 +26,7 @@ from levers.algorithms.cfs.subsets.state import SubsetState
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.certificates.certificate import CERTIFICATES
 from levers.core.cost import Cost, study_cost
+from levers.core.designs.changes import HardLevers
 from levers.core.model.choices import Parts
 from levers.core.model.ordinary import Fitted
 from levers.core.space import Codes
@@ -53,6 +54,8 @@ class Cfs(Algorithm):
     are whole days, and each day is balanced and has a constant of its own. The `baseline`, the setting in place today,
     is run every day and wins ties. Rules that select on fresh runs, or find few parents, do without days and baseline.
     Levers whose positions are in `free` may be left to nature, where that turns out to be better than setting them.
+    Inside a day, runs with the same level of a lever that is `hard_to_change` stand together: the hardest first, each
+    as its column and the lever's level for each code there.
 
     >>> from levers import Problem, Space
     >>> cfs = Cfs(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -79,6 +82,7 @@ class Cfs(Algorithm):
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
     free: tuple[int, ...] = ()
+    hard_to_change: HardLevers = ()
 
     def __post_init__(self) -> None:
         check_choice("certificate", self.certificate, CERTIFICATES[:2])
@@ -94,6 +98,13 @@ class Cfs(Algorithm):
                 "levers can be left alone in studies that choose by all their runs: without min_effect, a complete "
                 "proof, sub-Gaussian noise, or very many levels",
                 field="free",
+            )
+        if self.hard_to_change and not (self.pools and not self.is_sparse):
+            raise InvalidSettingError(
+                "levers that are hard to change are known to studies that choose by all their runs: without "
+                "min_effect, a complete proof, sub-Gaussian noise, or very many levels; leave out hard_to_change, and "
+                "sort each sheet by the lever",
+                field="hard_to_change",
             )
         _ = self._new  # which checks the rest
 
@@ -139,6 +150,7 @@ class Cfs(Algorithm):
             max_runs=self.max_runs,
             block_size=self.block_size,
             baseline=self.baseline,
+            hard_to_change=self.hard_to_change,
         )
 
     @cached_property

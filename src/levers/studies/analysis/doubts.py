@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levers.algorithms.base import Remark
+from levers.core.designs.changes import hard_levels
 from levers.core.model.checks.battery import Claims, check_runs, check_together
 from levers.core.model.checks.check import (
     DRIFT,
@@ -20,6 +21,7 @@ from levers.core.model.checks.check import (
     OUTLIER,
     PARENTS,
     SERIAL,
+    SETUP,
     SHAPE,
     SPREAD,
     Check,
@@ -42,11 +44,12 @@ from levers.studies.state import StudyState
 
 PAIRS, LACK = "pairs", "lack of fit"
 SHARES = {
-    NOISE: 0.010,
+    NOISE: 0.008,
     OUTLIER: 0.001,
     SPREAD: 0.002,
     DRIFT: 0.002,
     SERIAL: 0.002,
+    SETUP: 0.002,
     SHAPE: 0.001,
     NONADDITIVITY: 0.002,
     PARENTS: 0.002,
@@ -56,7 +59,8 @@ SHARES = {
 }
 """In how many honest studies each kind of check may ever alarm, however often one looks: 3 % for all together.
 
-What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows.
+What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows. Where
+no noise was stated, its share goes to levers that are hard to change.
 """
 SCALED = frozenset((SHAPE, SPREAD, NONADDITIVITY))
 """Checks that alarm where effects multiply and noise is in percent, but outcomes are taken as they are."""
@@ -150,11 +154,14 @@ def _mended(remark: Remark) -> Remark:
 
 def share(state: StudyState, kind: str) -> float:
     """In how many honest studies like this one a kind of check may ever alarm."""
+    if kind == SETUP and state.spec.noise_sd is None:
+        return SHARES[SETUP] + share(state, NOISE)
     if kind != NOISE:
         return SHARES[kind]
     options, alone = dict(state.spec.options), len(state.choices.sizes) < 2
     unused = [kind for kind in (PARENTS, EFFECT) if options.get(kind) is None]
     unused += [PAIRS, LACK, NONADDITIVITY] if alone else []
+    unused += [] if state.spec.hard_to_change else [SETUP]
     return SHARES[NOISE] + sum(SHARES[kind] for kind in unused)
 
 
@@ -168,6 +175,7 @@ def _runs(state: StudyState, gathered: GatheredRuns) -> Runs:
         days=np.where(gathered.block >= 0, gathered.trial // size, -1 - gathered.group) if size else None,
         ordered=gathered.block >= 0,
         noise_sd=state.spec.noise_sd,
+        hard=hard_levels(gathered.codes, state.spec.inner_hard) if state.spec.hard_to_change else None,
     )
 
 
@@ -227,6 +235,16 @@ def _remark(state: StudyState, gathered: GatheredRuns, runs: Runs, check: Check)
                 "restate the noise"
             )
             return Remark(SERIAL, text, p_value=p_value)
+        case "set-up":
+            assert check.factor is not None  # the lever
+            name = state.spec.hard_to_change[check.factor]
+            text = (
+                f"runs between two changes of {name} are alike ({seen}), as if setting it had an error of its own, an "
+                f"sd of about {size:.3g}, or outcomes drifted inside blocks: the certificate counts these runs as "
+                f"independent, so that {name} is compared less surely than it says; set it more exactly and go on, or "
+                "begin a study that changes it like any other lever"
+            )
+            return Remark(SETUP, text, (name,), p_value=p_value)
         case "shape":
             text = (
                 f"the noise is far from normal ({seen}), which may raise the failures of a certificate by about "

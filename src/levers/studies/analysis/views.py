@@ -338,6 +338,12 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         elif n_runs <= state.choices.n_parameters + 1:
             text = f"{several(n_runs, 'run is', 'runs are')} too few to check anything but outliers"
         yield Remark("checked", text)
+    if hard := state.spec.hard_to_change:
+        text = (
+            f"rests on setting {' and '.join(hard)} adding no error of its own: runs between two changes count as "
+            "independent"
+        )
+        yield Remark("hard to change", text, hard)
     if state.spec.is_merged:
         merging = state.spec.merging
         chosen = {merging.column_of(names[0]) for names in state.spec.merged}

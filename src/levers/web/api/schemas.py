@@ -432,6 +432,7 @@ class StudyShape(Shape):
     forbidden: list[Params]
     merged: list[list[str]]
     free: list[str]
+    hard_to_change: list[str]
     baseline: Params | None
     baseline_outcome: float | None
     scale: str = Field(description=SCALE)

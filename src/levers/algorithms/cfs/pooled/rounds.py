@@ -13,6 +13,7 @@ from levers.algorithms.cfs.pooled.blocks import (
     allocated_block,
     baseline_counts,
     divided_block,
+    ordered_block,
     placed_rows,
     tied_block,
     with_baseline,
@@ -21,6 +22,7 @@ from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import BEST, CERTIFY, POOLED_RULES, STEADY_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.designs.build import extending_design, largest_design
+from levers.core.designs.changes import HardLevers
 from levers.core.designs.days import LEAST_DAY, day_lengths, part_lengths
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices
@@ -39,6 +41,7 @@ class Rounds:
     baseline: tuple[int, ...] | None
     rules: int
     most_runs: int | None
+    hard: HardLevers = ()
 
     def lengths(self, n_runs: int) -> tuple[int, ...]:
         """How long the parts of a round are that have constants of their own, in the order of its rows.
@@ -60,7 +63,8 @@ class Rounds:
         return self.aim == CERTIFY or (self.block_size or 0) >= LEAST_DAY
 
     def design(self, state: PooledState, n_left: int, seed: int) -> Design:
-        """The design of the current round, from its seed: always the same one. Rows are in the order of days."""
+        """The design of the current round, from its seed: always the same one. Rows are in the order of days; inside a
+        day levers that are hard to change are changed seldom."""
         parts = self._parts(state)
         design = self._undivided(state, sum(n for n, _ in parts), n_left, seed)
         if sum(n for n, _ in parts) != design.n_runs:  # whole copies of an array
@@ -68,9 +72,11 @@ class Rounds:
         if len(parts) > 1:
             steady = self.rules >= STEADY_RULES
             design = divided_block(design, self.choices, tuple(n for n, _ in parts), seed, steady)
-        if self.baseline is None or not any(n for _, n in parts):
+        if self.baseline is not None and any(n for _, n in parts):
+            design = with_baseline(design, self.choices.n_levels, state, self.baseline, parts, seed)
+        if not self.hard:
             return design
-        return with_baseline(design, self.choices.n_levels, state, self.baseline, parts, seed)
+        return ordered_block(design, self.choices.n_levels, state, self.hard, self.lengths(design.n_runs), seed)
 
     def _parts(self, state: PooledState) -> tuple[tuple[int, int], ...]:
         """For each part of the round under way, how many rows of a design it has, and how many at the baseline."""
@@ -151,4 +157,11 @@ class Rounds:
         if before + len(y):
             blocks = (*blocks, BlockRecord(stage, before + len(y), 0, "as run", 0.0, rows_digest(rows)))
         none = Moments.empty(self.choices.sizes)
-        return replace(state, pooled=pooled, days=None, block=none, blocks=blocks, seed=None, digest=None)
+        state = replace(state, pooled=pooled, days=None, block=none, blocks=blocks, seed=None, digest=None)
+        return self.left_in_place(state, rows[[int(np.argmax(places))]] if len(places) else rows)
+
+    def left_in_place(self, state: PooledState, rows: Codes) -> PooledState:
+        """The state with the setting of a round's last run, where the next one begins if levers are hard to change."""
+        if not self.hard or not len(rows):
+            return state
+        return replace(state, in_place=tuple(rows[-1].tolist()))

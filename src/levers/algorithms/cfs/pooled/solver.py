@@ -45,6 +45,7 @@ from levers.algorithms.cfs.settings import (
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.certificates.certificate import check_failure_prob
 from levers.core.certificates.thinning import LEAST_FAILURE_PROB
+from levers.core.designs.changes import HardLevers, check_hard
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.elimination import Elimination
@@ -69,7 +70,7 @@ from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
-_LATER_OPTIONS = ("max_runs", "block_size", "baseline")
+_LATER_OPTIONS = ("max_runs", "block_size", "baseline", "hard_to_change")
 """Options that verdicts of earlier versions do not name."""
 _PART_OPTIONS = ("rules", "elsewhere", "unequal")
 """Those that follow from the study that these runs are a part of."""
@@ -83,6 +84,7 @@ class Pooled(Algorithm):
     study that has not certified its tolerance by then ends with what it has. `block_size` runs are made together, on a
     day or a sheet, which has a constant of its own: rounds are whole days, each balanced as well as it can be. At the
     `baseline`, the setting in place today, a run is made every day; where nothing is better, its level is chosen.
+    Levers that are `hard_to_change` are changed as seldom as a day's rows allow: runs of one level stand together.
     `rules` are those of the version that began the study. Where these runs are a part of a study, `elsewhere` are the
     stakes of its other part, and `unequal` is what standard errors are multiplied with where levels differ in spread.
 
@@ -107,6 +109,7 @@ class Pooled(Algorithm):
     max_runs: int | None = None
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
+    hard_to_change: HardLevers = ()
     rules: int = STEADY_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
@@ -132,6 +135,7 @@ class Pooled(Algorithm):
             check_count("block_size", self.block_size)
         if self.baseline is not None:
             _ = self.space.assignment(self.baseline)  # which refuses what is no setting
+        check_hard(self.hard_to_change, self.n_levels)
         check_failure_prob(self.failure_prob)
         check_count("most_cells", self.most_cells)
         # of the longest study that may come up, as far as is known before the first run
@@ -165,7 +169,8 @@ class Pooled(Algorithm):
     def rounds(self) -> Rounds:
         """What rounds are made of."""
         noise_sd, most = self.problem.noise_sd, self.plan.most_runs
-        return Rounds(self.choices, noise_sd, self.aim, self.block_size, self.baseline, self.rules, most)
+        given = self.block_size, self.baseline, self.rules, most, self.hard_to_change
+        return Rounds(self.choices, noise_sd, self.aim, *given)
 
     @property
     def shares(self) -> decisions.Shares:
@@ -262,6 +267,7 @@ class Pooled(Algorithm):
         state = self.rounds.added(replace(state, seed=batch.focus, digest=design.digest), batch.codes, y, lengths)
         if state.n_done < design.n_runs:
             return state
+        state = self.rounds.left_in_place(state, batch.codes)
         return self._end_block(state, BlockRecord(BLOCK, design.n_runs, batch.focus, design.kind, 0.0, design.digest))
 
     def tell_block(self, state: PooledState, batch: Batch, outcomes: ArrayLike) -> PooledState:
@@ -283,6 +289,7 @@ class Pooled(Algorithm):
         else:
             kind, digest = "as stored", rows_digest(batch.codes)
         state = self.rounds.added(state, batch.codes, y, self.rounds.lengths(batch.n_runs))
+        state = self.rounds.left_in_place(state, batch.codes)
         return self._end_block(state, BlockRecord(BLOCK, batch.n_runs, batch.focus or 0, kind, 0.0, digest))
 
     def absorb(
@@ -664,7 +671,7 @@ class Pooled(Algorithm):
 
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
-        unset = {*_PART_OPTIONS, *(name for name in _LATER_OPTIONS if getattr(self, name) is None)}
+        unset = {*_PART_OPTIONS, *(name for name in _LATER_OPTIONS if getattr(self, name) in (None, ()))}
         named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
         options = tuple((name, getattr(self, name)) for name in named)
         found = pooled_verdict(

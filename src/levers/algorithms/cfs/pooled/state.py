@@ -42,7 +42,8 @@ class PooledState:
     `last` that it ends after the block under way. It is `charged` for looks from when what was seen may have decided
     how long it goes on, or what is asked for. `thinned` are the factors whose levels far behind get no more runs; they
     stay in play. `runs` are all runs one by one, where levers are watched for working together, and `together` the
-    weights of a fit in which they do, with how likely that is.
+    weights of a fit in which they do, with how likely that is. `in_place` is the setting of the last round's last run,
+    where levers are hard to change.
     """
 
     target: int
@@ -71,6 +72,7 @@ class PooledState:
     thinned: tuple[Thinned, ...] = ()
     runs: Runs | None = None
     together: InteractionWeights | None = None
+    in_place: tuple[int, ...] | None = None
 
     @property
     def n_runs(self) -> int:

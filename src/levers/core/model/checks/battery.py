@@ -9,7 +9,7 @@ from levers.core.model.checks import claims
 from levers.core.model.checks.additivity import MOST_RUNS, Additive, even_sample
 from levers.core.model.checks.check import Check, Positions, Residual, Runs, noise_p_value
 from levers.core.model.checks.nonadditivity import bend_of, nonadditivity
-from levers.core.model.checks.order import drift, serial
+from levers.core.model.checks.order import drift, serial, setup
 from levers.core.model.checks.outliers import CONTRADICTED, Outliers, outliers
 from levers.core.model.checks.shape import shape
 from levers.core.model.checks.spread import noise, spread
@@ -75,6 +75,7 @@ def check_runs(
         spread(looked, left, trusted),
         drift(looked, left, trusted),
         serial(looked, left),
+        setup(looked, left, trusted),
     ]
     checks.append(nonadditivity(model, left, runs.n_factors, trusted))
     if not few:

@@ -15,12 +15,13 @@ from levers.core.space import Codes
 
 Positions = NDArray[np.int64]
 """Positions of runs, or numbers of their blocks."""
-NOISE, OUTLIER, SPREAD, DRIFT, SERIAL, SHAPE, NONADDITIVITY, PARENTS, EFFECT = (
+NOISE, OUTLIER, SPREAD, DRIFT, SERIAL, SETUP, SHAPE, NONADDITIVITY, PARENTS, EFFECT = (
     "noise",
     "outlier",
     "spread",
     "drift",
     "serial",
+    "set-up",
     "shape",
     "nonadditivity",
     "max_parents",
@@ -57,7 +58,8 @@ class Runs:
 
     `constants` numbers the blocks that have a constant of their own in the fit, from 0. `days` numbers blocks that have
     none; None where nobody knows of any. `ordered` says which runs have a place in time, because runs from elsewhere
-    have none. `noise_sd` is the stated noise.
+    have none. `noise_sd` is the stated noise. `hard` has the levels of levers that are hard to change, the hardest in
+    the first column; None where there are none.
     """
 
     codes: Codes
@@ -67,6 +69,7 @@ class Runs:
     days: Positions | None = None
     ordered: NDArray[np.bool_] | None = None
     noise_sd: float | None = None
+    hard: Codes | None = None
 
     @property
     def n_runs(self) -> int:
@@ -88,6 +91,7 @@ class Runs:
             None if self.days is None else self.days[which],
             None if self.ordered is None else self.ordered[which],
             self.noise_sd,
+            None if self.hard is None else self.hard[which],
         )
 
     def model(self) -> Additive:
@@ -195,6 +199,18 @@ class Residual:
         basis = np.column_stack([self.basis, along])
         return replace(self, values=values, basis=basis, square=float(values @ values), dof=self.dof - 1)
 
+    def besides(self, columns: Numbers) -> "Residual":
+        """What is left with more columns in the model, as far as it does not have them already.
+
+        >>> left = Residual.of(Additive.of([[0], [0], [1], [1]], [1.0, 2.0, 4.0, 6.0], [2]))
+        >>> left.besides(np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])).values.round(6).tolist()
+        [0.25, -0.25, -0.25, 0.25]
+        """
+        added = self._added(columns)
+        values = self.values - added @ (added.T @ self.values)
+        basis, dof = np.column_stack([self.basis, added]), self.dof - added.shape[1]
+        return replace(self, values=values, basis=basis, square=float(values @ values), dof=dof)
+
     def explained(self, columns: Numbers) -> tuple[int, float]:
         """The rank and the squares of what columns add to the model: e^T T (T^T M T)^+ T^T e.
 
@@ -202,12 +218,19 @@ class Residual:
         >>> left.explained(np.array([[0.0], [1.0], [0.0], [1.0]]))[0], left.explained(np.ones((4, 1)))
         (1, (0, 0.0))
         """
+        added = self._added(columns)
+        return added.shape[1], float(((added.T @ self.values) ** 2).sum())
+
+    def _added(self, columns: Numbers) -> Numbers:
+        """An orthonormal basis of what columns add to the model."""
         lengths = np.sqrt((columns**2).sum(axis=0))
         used = columns[:, lengths > 0] / lengths[lengths > 0]
-        swept = used - self.basis @ (self.basis.T @ used)
-        vectors, sizes, _ = np.linalg.svd(swept, full_matrices=False)
-        kept = vectors[:, sizes > 1e-6]
-        return kept.shape[1], float(((kept.T @ self.values) ** 2).sum())
+        vectors, sizes, _ = np.linalg.svd(self.swept(used), full_matrices=False)
+        return np.asarray(vectors[:, sizes > 1e-6])
+
+    def swept(self, columns: Numbers) -> Numbers:
+        """What the model cannot fit of columns: M T."""
+        return np.asarray(columns - self.basis @ (self.basis.T @ columns))
 
 
 def basis_rows(model: Additive, at: Positions) -> Numbers:
