@@ -1,11 +1,12 @@
 """How often a lever that is hard to change is changed: python benchmarks/changes.py [studies] [part of a name]
 
-Seven levers, days of 8 runs, and the first lever hard to change ("hard") or not ("usual"), on the same worlds. A budget
-of 120 runs is spent without knowing the noise, on worlds of normal effects as large as the noise; studies with a
-tolerance have gaps that they can just resolve, which is where promises are broken. "changes" is how often the lever is
-changed, "loss" the mean true loss of the setting found, with its standard error. With a set-up error, each change of
-the lever adds an error of so many sds of the noise to all runs until the next change. Failed: the true loss is above
-the certified one. Unmarked: failed, and the verdict comes without a doubt. 200 studies of each kind by default.
+Seven levers, or where it says so one or three, days of 8 runs, and the first lever hard to change ("hard") or not
+("usual"), on the same worlds. A budget of 120 runs is spent without knowing the noise, on worlds of normal effects as
+large as the noise; studies with a tolerance have gaps that they can just resolve, which is where promises are broken.
+"changes" is how often the lever is changed, "loss" the mean true loss of the setting found, with its standard error.
+With a set-up error, each change of the lever adds an error of so many sds of the noise to all runs until the next
+change. Failed: the true loss is above the certified one. Unmarked: failed, and the verdict comes without a doubt. 200
+studies of each kind by default.
 """
 
 import os
@@ -40,6 +41,7 @@ class Case:
     stated: bool
     error: float
     days: bool = True
+    n_levers: int = len(SIZES)
 
 
 CASES = (
@@ -50,6 +52,11 @@ CASES = (
         for where in ("", ", no days")
         for known in ("stated", "unknown")
         for error in (0.0, 0.5, 1.0)
+    ),
+    *(
+        Case(f"number of levers {n}, noise stated, set-up error {error:g} sd", None, True, error, n_levers=n)
+        for n in (1, 3)
+        for error in (0.5, 1.0)
     ),
 )
 
@@ -68,7 +75,7 @@ class Found:
 def world_of(case: Case, seed: int) -> World:
     """Its world: normal effects, or gaps that the study can just resolve."""
     if case.budget is None:
-        return slippage_world(len(SIZES), 2 + seed % 3)
+        return slippage_world(case.n_levers, 2 + seed % 3)
     rng = np.random.default_rng([seed, 7])
     return additive_world([rng.normal(size=m).tolist() for m in SIZES])
 
@@ -76,7 +83,7 @@ def world_of(case: Case, seed: int) -> World:
 def study(name: str, hard: bool, seed: int) -> Found:
     """One study from its first run to its end."""
     case = next(one for one in CASES if one.name == name)
-    world, noise_sd = world_of(case, seed), 1.0 if case.budget is not None else 0.6
+    world, noise_sd = world_of(case, seed), 0.6 if case.budget is None and case.n_levers == len(SIZES) else 1.0
     settings: dict[str, Any] = {"budget": case.budget} if case.budget else {"tolerance": TOLERANCE}
     settings |= {"noise_sd": noise_sd if case.stated else None, "block_size": DAY if case.days else None}
     begun = levers.create_study("s", world.space, seed=seed, hard_to_change=["X1"] if hard else [], **settings)
