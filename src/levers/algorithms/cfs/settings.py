@@ -18,7 +18,8 @@ THIN_RULES = 7
 TOGETHER_RULES = 8
 """Pooled studies that see levers work together where a budget is spent for the best setting."""
 STEADY_RULES = 9
-"""Pooled studies whose rounds are divided into days alike on every processor."""
+"""Pooled studies that draw in outcomes far out where a budget is spent for the best setting, and whose rounds are
+divided into days alike on every processor."""
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")

@@ -31,7 +31,7 @@ def allocated_block(
     n_sampled = 0 if fit is None else int(fit.weights.probability * n_runs + rng.random())
     rows: Codes = np.zeros((0, len(choices.n_levels)), dtype=np.int16)
     if n_sampled < n_runs:
-        found = posterior(state.pooled, noise_sd, state.pooled.least_noise)
+        found = posterior(state.trusted_sums, noise_sd, state.pooled.least_noise)
         shares = allocated_shares(choices, found, n_left)
         if state.rules >= TOGETHER_RULES:
             shares = local_shares(choices, found, shares)

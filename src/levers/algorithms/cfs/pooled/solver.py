@@ -66,6 +66,7 @@ from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Fitted
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
+from levers.core.model.winsorising import winsorised
 from levers.core.space import Codes
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
@@ -511,9 +512,9 @@ class Pooled(Algorithm):
     def _with_posterior(self, state: PooledState, now: Standing | None) -> PooledState:
         """The leaders by the posterior. Nothing is dropped for good, any level may come back: what is in play matters
         for the certificate alone."""
+        state = self._with_interactions(state)
         added = self.posterior(state)
         leaders = leaders_of(self.choices, added, self.baseline)
-        state = self._with_interactions(state)
         fit = state.interaction_fit
         if fit is not None:
             others = [leaders, *([] if self.baseline is None else [self.baseline])]
@@ -528,13 +529,17 @@ class Pooled(Algorithm):
         return replace(state, leaders=leaders, active=in_play, upper_loss=upper)
 
     def _with_interactions(self, state: PooledState) -> PooledState:
-        """The state with how likely it is that levers work together, where its runs are remembered one by one."""
+        """The state with how likely it is that levers work together, and outcomes drawn in that are far out, where its
+        runs are remembered one by one."""
         if state.runs is None:
             return state
         if len(state.runs) > 2 * settings.INTERACTION_RUNS:  # it went on for so long that such a fit takes minutes
-            return replace(state, runs=None, together=None)
+            return replace(state, runs=None, together=None, trusted=None)
         noise_sd, least = self.problem.noise_sd, state.pooled.least_noise
-        return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
+        if self.rules < STEADY_RULES:
+            return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
+        trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least)
+        return replace(state, together=weights, trusted=trusted)
 
     def _decide(self, state: PooledState) -> PooledState:
         """Drop what the evidence rules out, then stop or plan the next block."""
@@ -616,7 +621,7 @@ class Pooled(Algorithm):
 
     def posterior(self, state: PooledState) -> Posterior:
         """The shrunken estimate of all effects from all runs."""
-        return posterior(state.pooled, self.problem.noise_sd, state.pooled.least_noise)
+        return posterior(state.trusted_sums, self.problem.noise_sd, state.pooled.least_noise)
 
     def _open_parameters(self, state: PooledState) -> int:
         return math.ceil(settings.POOLED_NEXT * self.choices.n_open_parameters(state.open_factors, state.active))

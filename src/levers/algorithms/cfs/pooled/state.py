@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from levers.algorithms.base import PAST, BlockRecord
 from levers.algorithms.cfs.settings import POOLED_RULES
 from levers.core.codec import serialisable
@@ -43,7 +45,8 @@ class PooledState:
     how long it goes on, or what is asked for. `thinned` are the factors whose levels far behind get no more runs; they
     stay in play. `runs` are all runs one by one, where levers are watched for working together, and `together` the
     weights of a fit in which they do, with how likely that is. `in_place` is the setting of the last round's last run,
-    where levers are hard to change.
+    where levers are hard to change. `trusted` are the runs of complete rounds that the setting is chosen by,
+    with outcomes drawn in that are far from what all others expect.
     """
 
     target: int
@@ -73,6 +76,7 @@ class PooledState:
     runs: Runs | None = None
     together: InteractionWeights | None = None
     in_place: tuple[int, ...] | None = None
+    trusted: Runs | None = None
 
     @property
     def n_runs(self) -> int:
@@ -124,7 +128,24 @@ class PooledState:
         """The fit in which levers work together; None where it is not looked for."""
         if self.runs is None or self.together is None:
             return None
-        return InteractionFit(self.pooled.n_levels, self.runs, self.together)
+        runs = self.runs if self.trusted is None else self.trusted
+        return InteractionFit(self.pooled.n_levels, runs, self.together)
+
+    @cached_property
+    def trusted_sums(self) -> PooledSums:
+        """The sums of the runs that the setting is chosen by."""
+        if self.trusted is None:
+            return self.pooled
+        runs = self.trusted.at(np.argsort(self.trusted.constants, kind="stable"))
+        lengths = np.unique(runs.constants, return_counts=True)[1].tolist()
+        return PooledSums.empty(self.pooled.n_levels).add_blocks(runs.codes, runs.outcomes, lengths, self.pooled.steps)
+
+    @property
+    def n_drawn_in(self) -> int:
+        """How many outcomes were drawn in."""
+        if self.trusted is None or self.runs is None:
+            return 0
+        return int((self.trusted.outcomes != self.runs.outcomes[: len(self.trusted)]).sum())
 
     @property
     def prevailing(self) -> InteractionFit | None:

@@ -37,6 +37,8 @@ SHORT_DAYS = Remark(
     f"days of fewer than {LEAST_DAY} runs are not compared inside: what happens to a whole day counts as noise",
 )
 """What a verdict rests on where days have no constants of their own."""
+DRAWN_IN = "drawn in"
+"""The kind of remark that says of how many outcomes the choice of the setting made less than was told."""
 Options = tuple[tuple[str, str | float | int | None], ...]
 
 
@@ -120,6 +122,10 @@ def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_si
         provisos.append(CHOSEN_ROWS)
     if state.thinned and state.certified is not None:
         provisos.append(LEFT_OUT)
+    if state.n_drawn_in:
+        outcomes = "one outcome" if state.n_drawn_in == 1 else f"{state.n_drawn_in} outcomes"
+        text = f"the setting was chosen with {outcomes} drawn in, far from what all other runs lead one to expect"
+        provisos.append(Remark(DRAWN_IN, text))
     if block_size is not None and 1 < block_size < LEAST_DAY:
         provisos.append(SHORT_DAYS)
     if state.stopped:
