@@ -296,6 +296,19 @@ def test_a_snapshot_that_is_not_the_log_s_state_is_named(monkeypatch: pytest.Mon
         assert any(said in one.text for one in study.verify().differences), said
 
 
+def test_rounds_that_another_processor_divided_otherwise_accuse_nobody() -> None:
+    """Up to edition 2 rounding chose among equal ways to divide a round into days."""
+    study = finish(new(noise_sd=0.5, tolerance=0.4))
+    forged = rewritten(study, other_rows)
+    assert not forged.verify().ok
+    records = [replace(one, rules=2) for one in forged.storage.read(forged.id, 0)]
+    storage = MemoryStorage()
+    older = Study("oven", storage, storage.create("oven", new_log("oven", records))).verify()
+    told_apart = [one for one in older.differences if one.kind == "Opened"]
+    assert not told_apart
+    assert any("in another order" in one.text for one in older.remarks if one.kind == "Opened")
+
+
 def test_other_rules_and_time_are_remarks_and_accuse_nobody() -> None:
     study = finish(new())
     forged = rewritten(study, worse)

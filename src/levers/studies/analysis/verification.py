@@ -20,7 +20,7 @@ from levers.progress import Advance
 from levers.studies import events
 from levers.studies.analysis import views
 from levers.studies.analysis.doubts import doubts
-from levers.studies.events import EDITION, Event, Record
+from levers.studies.events import EDITION, KEPT_EDITIONS, Event, Record
 from levers.studies.log import freeze, thaw
 from levers.studies.outcomes import check_correctable, check_told, new_outcomes
 from levers.studies.spec import StudySpec
@@ -240,11 +240,11 @@ class _Recomputation:
         one = at or self._at
         assert one is not None
         package = _package_of(self._state.spec_)
-        if one.rules == EDITION and package == _OURS:
+        if one.rules in KEPT_EDITIONS and package == _OURS:
             self.differences.append(Difference(one.seq, one.kind, text))
             return
         why = f"it was written by rules of edition {one.rules}, and this version has {EDITION}"
-        if one.rules == EDITION:
+        if one.rules in KEPT_EDITIONS:
             why = f"its algorithm is of the package {package}, which may have changed since"
         self.remarks.append(Difference(one.seq, one.kind, f"{why}; today it would be another: {text}"))
 
@@ -266,7 +266,7 @@ class _Recomputation:
         if self._check_due and not goes_on:
             due = is_check_due(state) or (self._check_due == "again" and state.doubts is not None)
             self._check_due = ""
-            if due and before.rules == EDITION:  # earlier versions had fewer checks, or none
+            if due and before.rules in KEPT_EDITIONS:  # earlier versions had fewer checks, or none
                 self._wrong("the outcomes should have been checked after it, and were not", before)
 
     def _compare(self, event: Event, after: Sequence[Stored]) -> None:
@@ -290,7 +290,8 @@ class _Recomputation:
                 self._opening_due, self._check_due = True, "again" if self._check_due == "again" else "due"
             case events.Opened():
                 rounds = opening(state) if state.awaited_block is None else []
-                self._expect(event, rounds[0] if rounds else None, "no round was due")
+                if not (rounds and self._is_divided_otherwise(event, rounds[0])):
+                    self._expect(event, rounds[0] if rounds else None, "no round was due")
                 self._opening_due = False
             case events.Revised():
                 self._expect(event, revision(state, self._changed) if self._changed else None, "nothing was changed")
@@ -316,6 +317,20 @@ class _Recomputation:
                 self._check_due = "due"
         if not isinstance(event, events.Corrected | events.Excluded):
             self._changed.clear()
+
+    def _is_divided_otherwise(self, event: events.Opened, again: Event) -> bool:
+        """Note a round with the rows of its design in another order, where processors divided rounds differently."""
+        assert self._at is not None
+        assert isinstance(again, events.Opened)
+        rows, made = event.batch.codes, again.batch.codes
+        if self._at.rules >= EDITION or rows.shape != made.shape or np.array_equal(rows, made):
+            return False
+        if not np.array_equal(rows[np.lexsort(rows.T)], made[np.lexsort(made.T)]):
+            return False
+        self.n_recomputed += 1
+        text = "its rows are those of the design in another order: before edition 3 that depended on the processor"
+        self.remarks.append(Difference(self._at.seq, self._at.kind, text))
+        return True
 
     def _expect(self, event: Event, again: Event | None, why_not: str) -> None:
         self.n_recomputed += 1
