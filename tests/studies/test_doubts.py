@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import levers
+from levers.algorithms.cfs.pooled.verdict import DRAWN_IN
 from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, additivity, level_now, residuals
 from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, share
 from levers.studies.study import Study
@@ -155,8 +156,9 @@ def test_good_runs_of_levers_that_work_together_are_no_outliers() -> None:
     for seed in range(8):
         study = paired(seed)
         verdict = study.verdict()
-        assert [one.kind for one in verdict.provisos] == ["work together", "interaction", "checked"]
-        assert {"a", "b"} <= set(verdict.provisos[1].levers)
+        provisos = [one for one in verdict.provisos if one.kind != DRAWN_IN]  # by 3 of their sds, at times
+        assert [one.kind for one in provisos] == ["work together", "interaction", "checked"]
+        assert {"a", "b"} <= set(provisos[1].levers)
         assert verdict.doubts == ()
         assert [result.check.kind for result in checks(study.state)] == ["outlier"]
         found = additivity(study.state)

@@ -61,7 +61,7 @@ def test_a_lever_is_changed_once_a_day_for_each_of_its_other_levels_and_stays_in
     days = [mould[i : i + DAY] for i in range(0, len(mould), DAY)]
     gone = sum(day[-1] not in following for day, following in pairwise(days))  # a level that the next day has not
     assert n_changes(codes)[1] == sum(len(np.unique(day)) - 1 for day in days) + gone
-    assert n_changes(run(line(hard_to_change=[])))[1] > 2 * n_changes(codes)[1]
+    assert n_changes(run(line(hard_to_change=[])))[1] > 1.5 * n_changes(codes)[1]
     assert study.verify().ok
     assert levers.verify(study.verdict(), value(codes)).ok
 

@@ -34,6 +34,8 @@ _SURE = 0.95
 """The probability of interactions from which on they are taken for granted: few runs make them half likely at once."""
 _JITTER = 1e-9
 """A share of the outcomes' variance that is added to the noise, so that runs without any can be fitted."""
+_ALONE = 1e-9
+"""The precision of an outcome given all others, over that of the noise, below which it is that of a run alone."""
 
 
 @serialisable("Runs")
@@ -148,6 +150,74 @@ class _Levels:
         return main / n, (main**2 - squares) / max(n * (n - 1), 1), near
 
 
+@dataclass(frozen=True, eq=False)
+class KernelSpectra:
+    """The kernels of runs off their constants, without and with each share of pairs considered, as U diag(a) U'.
+
+    They depend on settings and constants alone, and take most of the time: whoever looks at other outcomes of the same
+    runs needs them once.
+    """
+
+    runs: Runs
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def _basis(self) -> Numbers:
+        """Orthonormal columns off the constants."""
+        constants = _constants(self.runs)
+        full: Numbers = np.linalg.qr(constants, mode="complete")[0]
+        return full[:, constants.shape[1] :]
+
+    @cached_property
+    def _parts(self) -> list[tuple[float, float, Numbers, Numbers]]:
+        """Share of pairs, share of the rest, eigenvalues and eigenvectors."""
+        codes, basis, found = self.runs.codes, self._basis, []
+        main, pairs, near = (basis.T @ kernel @ basis for kernel in _Levels(self.sizes).kernels(codes, codes))
+        for share in (0.0, *_PAIR_SHARES):
+            rest = _NEAR_SHARE if share else 0.0
+            values, vectors = np.linalg.eigh(main + share * pairs + rest * near)
+            found.append((share, rest, np.maximum(values, 0.0), vectors))
+        return found
+
+    def weights(self, outcomes: Numbers, noise_sd: float | None, least_noise: float) -> InteractionWeights:
+        """See `interaction_weights`."""
+        inside = self._basis.T @ outcomes
+        dof, total = max(len(inside), 1), float(inside @ inside)
+        floor = max(least_noise**2, 1e-300)
+        costs, learned, found = [], [], []
+        for share, rest, values, vectors in self._parts:
+            grown = 1 + _RATIOS[:, None] * values
+            left, size = ((vectors.T @ inside) ** 2 / grown).sum(axis=1), np.log(grown).sum(axis=1)
+            variances = np.maximum((left + _JITTER * total) / dof, floor)
+            cost = size + dof * np.log(variances) + left / variances
+            learned.append(float(cost.min()))
+            if noise_sd is not None:
+                variances = np.full(len(_RATIOS), max(noise_sd**2, floor))
+                cost = size + left / variances
+            i = int(np.argmin(cost))
+            costs.append(float(cost[i]))
+            ratio = float(_RATIOS[i])
+            found.append((float(variances[i]), ratio, ratio * share, ratio * rest))
+        best = 1 + int(np.argmin(costs[1:]))
+        # a noise that was stated too small would make interactions of what is noise
+        return InteractionWeights(*found[best], min(_probability(costs), _probability(learned)))
+
+    def left_out(self, outcomes: Numbers, weights: InteractionWeights) -> tuple[Numbers, Numbers]:
+        """How far each outcome is from what all others expect of it by the fit with these weights, and the standard
+        deviation of that, infinite where no other run shares its constant: (P y)_i / P_ii and P_ii^(-1/2).
+
+        P = U diag(1 / (1 + q a)) U' / sigma^2 is `InteractionFit.precision`.
+        """
+        [(_, _, values, vectors)] = [part for part in self._parts[1:] if weights.pairs == weights.main * part[0]]
+        turned, grown = self._basis @ vectors, 1 + weights.main * values
+        room = (turned**2 / grown).sum(axis=1)
+        known = room > _ALONE
+        away = turned @ ((turned.T @ outcomes) / grown)
+        distance = np.divide(away, room, out=np.zeros_like(away), where=known)
+        variance = np.divide(weights.noise_variance, room, out=np.full_like(room, np.inf), where=known)
+        return distance, np.sqrt(variance)
+
+
 def interaction_weights(
     runs: Runs, sizes: Sequence[int], noise_sd: float | None, least_noise: float = 0.0
 ) -> InteractionWeights:
@@ -170,32 +240,7 @@ def interaction_weights(
     >>> interaction_weights(Runs.none(4).add(codes, y, 0), (2,) * 4, None).probability < 0.2
     True
     """
-    constants = _constants(runs)
-    full = np.linalg.qr(constants, mode="complete")[0]
-    basis = full[:, constants.shape[1] :]
-    outcomes = basis.T @ runs.outcomes
-    dof, total = max(len(outcomes), 1), float(outcomes @ outcomes)
-    main, pairs, near = (basis.T @ kernel @ basis for kernel in _Levels(tuple(sizes)).kernels(runs.codes, runs.codes))
-    floor = max(least_noise**2, 1e-300)
-    costs, learned, found = [], [], []
-    for share in (0.0, *_PAIR_SHARES):
-        rest = _NEAR_SHARE if share else 0.0
-        values, vectors = np.linalg.eigh(main + share * pairs + rest * near)
-        grown = 1 + _RATIOS[:, None] * np.maximum(values, 0.0)
-        left, size = ((vectors.T @ outcomes) ** 2 / grown).sum(axis=1), np.log(grown).sum(axis=1)
-        variances = np.maximum((left + _JITTER * total) / dof, floor)
-        cost = size + dof * np.log(variances) + left / variances
-        learned.append(float(cost.min()))
-        if noise_sd is not None:
-            variances = np.full(len(_RATIOS), max(noise_sd**2, floor))
-            cost = size + left / variances
-        i = int(np.argmin(cost))
-        costs.append(float(cost[i]))
-        ratio = float(_RATIOS[i])
-        found.append((float(variances[i]), ratio, ratio * share, ratio * rest))
-    best = 1 + int(np.argmin(costs[1:]))
-    # a noise that was stated too small would make interactions of what is noise
-    return InteractionWeights(*found[best], min(_probability(costs), _probability(learned)))
+    return KernelSpectra(runs, tuple(sizes)).weights(runs.outcomes, noise_sd, least_noise)
 
 
 def _probability(costs: Sequence[float]) -> float:

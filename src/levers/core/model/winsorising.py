@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from levers.core.model.interaction_fit import InteractionFit, InteractionWeights, Runs, interaction_weights
+from levers.core.model.interaction_fit import InteractionWeights, KernelSpectra, Runs
 
 USUAL = 3.0
 """How many usual deviations an outcome may be from what the others expect; of normal ones 0.3 % are further."""
 _STEPS = 3
 """How often outcomes are drawn in: each time the others expect something else, and the usual deviation is smaller."""
+_ROUNDING = 1e-12
+"""The least deviation that counts, as a share of the largest outcome."""
 _NORMAL = 1.4826
 """The standard deviation of normal numbers over the median of their absolute values."""
 
@@ -40,16 +42,18 @@ def winsorised(
     >>> [int(i) for i in np.flatnonzero(found.outcomes != y)], bool(found.outcomes[7] - y[7] < -28)
     ([7], True)
     """
-    kept = runs
-    for _ in range(_STEPS):
+    spectra, outcomes = KernelSpectra(runs, tuple(sizes)), runs.outcomes
+    least = max(least_noise, _ROUNDING * float(np.abs(outcomes).max(initial=0.0)))
+    for _ in range(_STEPS if len(runs) else 0):
         # with the noise learned: one stated would make effects of an outcome far out, and outliers of its neighbours
-        fit = InteractionFit(tuple(sizes), kept, interaction_weights(kept, sizes, None, least_noise))
-        expected, away = fit.left_out
-        spread = 1 / np.sqrt(fit.precision.diagonal())
-        most = USUAL * max(_NORMAL * float(np.median(np.abs(away))), least_noise / float(spread.min())) * spread
-        far = np.abs(runs.outcomes - expected) > most
-        if not most.all() or not (far | (kept.outcomes != runs.outcomes)).any():
+        away, sd = spectra.left_out(outcomes, spectra.weights(outcomes, None, least_noise))
+        usual = _NORMAL * float(np.median(np.abs(away / sd)))
+        if usual == 0:
             break
-        drawn = np.where(far, np.clip(runs.outcomes, expected - most, expected + most), runs.outcomes)
-        kept = replace(runs, outcomes=drawn)
-    return kept, interaction_weights(kept, sizes, noise_sd, least_noise)
+        most = USUAL * np.maximum(usual * sd, least)
+        expected = outcomes - away
+        far = np.abs(runs.outcomes - expected) > most
+        if not (far | (outcomes != runs.outcomes)).any():
+            break
+        outcomes = np.where(far, np.clip(runs.outcomes, expected - most, expected + most), runs.outcomes)
+    return replace(runs, outcomes=outcomes), spectra.weights(outcomes, noise_sd, least_noise)
