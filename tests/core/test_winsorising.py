@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from levers.core.model.interaction_fit import Runs
+from levers.core.model.interaction_fit import InteractionFit, KernelSpectra, Runs
 from levers.core.model.winsorising import USUAL, winsorised
 
 SIZES = (2, 3, 2, 2, 3)
@@ -70,3 +70,16 @@ def test_days_are_no_outliers() -> None:
     runs = additive(2)
     day = np.repeat(np.arange(10), 8)
     assert changed(Runs(runs.codes, runs.outcomes + 50 * day, day)) == changed(Runs(runs.codes, runs.outcomes, day))
+
+
+def test_what_others_expect_is_what_the_fit_expects() -> None:
+    runs = additive(9)
+    runs = Runs(runs.codes, runs.outcomes, np.repeat(np.arange(8), 10))
+    spectra = KernelSpectra(runs, SIZES)
+    weights = spectra.weights(runs.outcomes, None, 0.0)
+    away, sd = spectra.left_out(runs.outcomes, weights)
+    expected, scaled = InteractionFit(SIZES, runs, weights).left_out
+    assert runs.outcomes - away == pytest.approx(expected, abs=1e-6)
+    assert away / sd == pytest.approx(scaled, abs=1e-6)
+    alone = Runs(runs.codes, runs.outcomes, np.arange(80))  # a constant for each run: nobody expects anything
+    assert np.isinf(KernelSpectra(alone, SIZES).left_out(runs.outcomes, weights)[1]).all()
