@@ -19,6 +19,9 @@ World: TypeAlias = list[Numbers]
 MOST_WORLDS, FEWEST_WORLDS = 40, 4
 MOST_WORK = 2000.0
 """Milliseconds that all simulated studies of a plan take together, about, on one core."""
+SIMULATED_RULES = settings.TOGETHER_RULES - 1
+"""Studies are simulated without what guards against levers that work together and outcomes far out: in worlds whose
+effects add up, with normal noise, they lose as much (docs/decisions/0022), and take a third of the time."""
 _BLOCK_WORK, _FACTOR_WORK, _LEVELS_WORK = 1.0, 0.25, 0.0003
 """Milliseconds that a block of a study takes, and how many more for each factor and for each pair of levels."""
 
@@ -58,15 +61,18 @@ def typical_losses(
     n_worlds = min(MOST_WORLDS, int(most_work / work))
     if n_worlds < FEWEST_WORLDS or sum(n_levels) > settings.MOST_POOLED_LEVELS:
         return (None,) * len(budgets)
+    from threadpoolctl import threadpool_limits
+
     problem = Problem(Space.sized(list(n_levels)), None, 0.1, noise_sd if noise_known else None)
     found = []
-    for n_runs in budgets:
-        solver = Pooled(problem, max_parents, n_runs, aim=settings.BEST)
-        losses = [
-            _loss(solver, effects, noise_sd, world)
-            for world, effects in enumerate(_worlds(n_levels, n_parents, effect_sd, n_worlds, seed))
-        ]
-        found.append(TypicalLoss(fmean(losses), stdev(losses) / math.sqrt(n_worlds), n_worlds))
+    with threadpool_limits(1):  # the matrices are small: threads would wait for each other
+        for n_runs in budgets:
+            solver = Pooled(problem, max_parents, n_runs, aim=settings.BEST, rules=SIMULATED_RULES)
+            losses = [
+                true_loss(solver, effects, noise_sd, world)
+                for world, effects in enumerate(random_effects(n_levels, n_parents, effect_sd, n_worlds, seed))
+            ]
+            found.append(TypicalLoss(fmean(losses), stdev(losses) / math.sqrt(n_worlds), n_worlds))
     return falling(found)
 
 
@@ -102,8 +108,15 @@ def _study_work(n_levels: Sequence[int], n_runs: int) -> float:
     return n_blocks * (_BLOCK_WORK + _FACTOR_WORK * len(n_levels) + _LEVELS_WORK * sum(n_levels) ** 2)
 
 
-def _worlds(n_levels: Sequence[int], n_parents: int, effect_sd: float, n_worlds: int, seed: int) -> Iterator[World]:
-    """Effects of all levels, world by world. A uniform effect on -a to a has the standard deviation a / sqrt(3)."""
+def random_effects(
+    n_levels: Sequence[int], n_parents: int, effect_sd: float, n_worlds: int, seed: int
+) -> Iterator[World]:
+    """Effects of all levels, world by world. A uniform effect on -a to a has the standard deviation a / sqrt(3).
+
+    >>> [effects] = random_effects([2, 3], 1, 1.0, 1, seed=0)
+    >>> [len(theta) for theta in effects], sum(bool(theta.any()) for theta in effects)
+    ([2, 3], 1)
+    """
     rng = np.random.default_rng(seed)
     reach = math.sqrt(3) * effect_sd
     for _ in range(n_worlds):
@@ -111,8 +124,13 @@ def _worlds(n_levels: Sequence[int], n_parents: int, effect_sd: float, n_worlds:
         yield [rng.uniform(-reach, reach, m) if k in parents else np.zeros(m) for k, m in enumerate(n_levels)]
 
 
-def _loss(solver: Pooled, effects: World, noise_sd: float, seed: int) -> float:
-    """How much worse than the best setting is the one that a study recommends."""
+def true_loss(solver: Pooled, effects: World, noise_sd: float, seed: int) -> float:
+    """How much worse than the best setting is the one that a study recommends.
+
+    >>> problem = Problem(Space.sized([2, 2]), None, 0.1, 0.1)
+    >>> true_loss(Pooled(problem, None, 12, aim=settings.BEST), [np.array([0.0, 1.0]), np.zeros(2)], 0.1, seed=0)
+    0.0
+    """
     rng = np.random.default_rng((seed, 1))
 
     def outcomes_of(batch: Batch) -> tuple[Batch, Numbers]:

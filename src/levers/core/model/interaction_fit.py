@@ -10,7 +10,7 @@ matters, the additive fit is as good: `interaction_weights` says how likely that
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -130,7 +130,27 @@ class _Levels:
     def indicators(self, codes: Codes) -> Numbers:
         """A row of zeros and ones for each setting."""
         found = np.zeros((len(codes), len(self.owner)))
-        np.put_along_axis(found, codes.astype(np.int64) + offsets(self.sizes)[:-1], 1.0, axis=1)
+        found[np.arange(len(codes))[:, None], self.places(codes)] = 1.0
+        return found
+
+    def places(self, codes: Codes) -> Places:
+        """Where the levels of settings are in the row of all levels."""
+        return codes.astype(np.int64) + self.begins
+
+    def near(self, indicators: Numbers, others: Numbers) -> Numbers:
+        """rho^(number of levers that differ) between settings, given by their indicators."""
+        found: Numbers = self._powers.take((indicators @ others.T).astype(np.int64))
+        return found
+
+    @cached_property
+    def begins(self) -> Places:
+        """Where the levels of each factor begin."""
+        return offsets(self.sizes)[:-1]
+
+    @cached_property
+    def _powers(self) -> Numbers:
+        """rho^(K - n) by the number n of levers at the same level."""
+        found: Numbers = _NEAR ** np.arange(len(self.sizes), -1, -1, dtype=np.float64)
         return found
 
     def kernels(self, these: Codes, those: Codes) -> tuple[Numbers, Numbers, Numbers]:
@@ -146,8 +166,13 @@ class _Levels:
         for begin, end in pairwise(begins.tolist()):
             squares += (first[:, begin:end] @ second[:, begin:end].T) ** 2
         n = len(self.sizes)
-        near: Numbers = _NEAR ** (n - one @ other.T)
-        return main / n, (main**2 - squares) / max(n * (n - 1), 1), near
+        return main / n, (main**2 - squares) / max(n * (n - 1), 1), self.near(one, other)
+
+
+@lru_cache(maxsize=8)
+def _levels_of(sizes: tuple[int, ...]) -> _Levels:
+    """The levels of factors of these sizes, the same for all looks of a study."""
+    return _Levels(sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +197,7 @@ class KernelSpectra:
     def _parts(self) -> list[tuple[float, float, Numbers, Numbers]]:
         """Share of pairs, share of the rest, eigenvalues and eigenvectors."""
         codes, basis, found = self.runs.codes, self._basis, []
-        main, pairs, near = (basis.T @ kernel @ basis for kernel in _Levels(self.sizes).kernels(codes, codes))
+        main, pairs, near = (basis.T @ kernel @ basis for kernel in _levels_of(self.sizes).kernels(codes, codes))
         for share in (0.0, *_PAIR_SHARES):
             rest = _NEAR_SHARE if share else 0.0
             values, vectors = np.linalg.eigh(main + share * pairs + rest * near)
@@ -278,7 +303,7 @@ class InteractionFit:
 
     @cached_property
     def _levels(self) -> _Levels:
-        return _Levels(self.sizes)
+        return _levels_of(self.sizes)
 
     @property
     def noise_sd(self) -> float:
@@ -384,24 +409,24 @@ class InteractionFit:
     def values(self, surface: Surface, codes: Codes) -> Numbers:
         """A surface at some settings."""
         at = self._levels.indicators(codes)
-        near: Numbers = _NEAR ** (len(self.sizes) - at @ self._features[0].T)
+        near = self._levels.near(at, self._features[0])
         found: Numbers = at @ surface.effects + 0.5 * ((at @ surface.pairs) * at).sum(axis=1) + near @ surface.near
         return found
 
     def steps(self, surface: Surface, codes: Codes) -> Numbers:
         """For each setting what changing one lever to each of its levels adds to a surface, all levels in a row."""
-        owner, begins = self._levels.owner, offsets(self.sizes)[:-1]
-        at, places = self._levels.indicators(codes), codes.astype(np.int64) + begins
+        levels, runs = self._levels, self._features[0]
+        at = levels.indicators(codes)
         value = surface.effects + at @ surface.pairs
-        near = surface.near * _NEAR ** (len(self.sizes) - at @ self._features[0].T)
-        shared = near @ self._features[0]
-        now, shared_now = (np.take_along_axis(table, places, axis=1)[:, owner] for table in (value, shared))
+        shared = (surface.near * levels.near(at, runs)) @ runs
+        places = np.arange(len(codes))[:, None], levels.places(codes)[:, levels.owner]
+        now, shared_now = value[places], shared[places]
         found = value - now + (_NEAR - 1) * shared_now + (1 / _NEAR - 1) * shared
         return np.where(at > 0, 0.0, found)
 
     def best(self, surface: Surface, starts: Codes) -> Codes:
         """The setting with the largest value that is reached from any of these, changing one lever at a time."""
-        owner, begins = self._levels.owner, offsets(self.sizes)[:-1]
+        owner, begins = self._levels.owner, self._levels.begins
         codes = np.array(starts, dtype=np.int16)
         least = 1e-9 * float(np.abs(surface.effects).max(initial=0.0) + np.abs(surface.pairs).max(initial=0.0))
         row = np.arange(len(codes))
