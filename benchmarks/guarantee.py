@@ -3,8 +3,8 @@
 2000 studies of each scenario by default. All 284 take about 20 hours of one core, two thirds of it for 30 scenarios, so
 counts are kept in benchmarks/guarantee_counts.csv and go on from there, for at most M minutes: always with the scenario
 that took the least time so far. Before a scenario goes on, ten of its studies are made again, five of those that failed
-among them; if one ends otherwise, the code has changed what is counted, and it is counted anew, as all are with --anew. A
-star marks more than was promised, two stars more by two standard errors of the count.
+among them; if one ends otherwise, the code has changed what is counted, and it is counted anew, as all are with --anew.
+A star marks more than was promised, two stars more by two standard errors of the count.
 """
 
 import argparse
