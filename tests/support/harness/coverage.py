@@ -161,7 +161,8 @@ def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, s
         if shape == "mixed":
             rng = np.random.default_rng([seed, 79])
             return additive_world([(2 * resolved / len(sizes) * rng.exponential(size=m)).tolist() for m in sizes])
-        size = worst_gap(sizes, scale_needed(tuple(sorted(sizes)), SELECTION)) * resolved * JUST_OVER
+        worst = 1.0 if shape == "one wrong" else worst_gap(sizes, scale_needed(tuple(sorted(sizes)), SELECTION))
+        size = worst * resolved * JUST_OVER
         return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
 
     return world
@@ -317,6 +318,10 @@ def _budgets() -> list[Scenario]:
         for shape, stretch in (("equal", 1.0), ("equal", 0.6), ("mixed", 1.0)):
             name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, {shape} gaps x {stretch}"
             found.append(Scenario(name, budget_worlds(sizes, options, shape, stretch=stretch), options, None))
+    for n, sizes in ((12, (3,)), (16, (2, 2)), (30, small)):  # a single wrong lever loses more than is certified
+        options = {"budget": n, "aim": "best"}
+        name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, one wrong"
+        found.append(Scenario(name, budget_worlds(sizes, options, "one wrong"), options, None))
     for n, aim in ((80, "best"), (150, "best"), (150, "certify")):
         options = {"budget": n, "aim": aim}
         worlds = budget_worlds(small, options, "equal", stretch=1.5)

@@ -20,6 +20,9 @@ TOGETHER_RULES = 8
 STEADY_RULES = 9
 """Pooled studies that draw in outcomes far out where a budget is spent for the best setting, and whose rounds are
 divided into days alike on every processor."""
+LEADER_RULES = 10
+"""Pooled studies whose certificate, where a budget was spent for the best setting, is about the leader and the levels
+that are not far behind it at the end."""
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
@@ -72,6 +75,7 @@ FIRST_SPARE = 6  # and so many more, so that no single outcome decides what is r
 ALL_AT_ONCE = 1.5  # runs per parameter: such a budget is one design when it has fewer
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
+FAR_BEHIND_SHARE = 0.25  # of it, for levels far behind at the end, which a certificate of the best setting leaves out
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
 EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by
 POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by

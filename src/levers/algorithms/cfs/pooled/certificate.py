@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtri, stdtrit
+
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState, Thinned
 from levers.core.certificates.certificate import stakes_tolerance
@@ -25,13 +27,16 @@ class PooledCertificate:
     """The certificate of the leaders of all runs, of which `max_parents` factors can lose something.
 
     `elsewhere` is what other runs may lose, and `unequal` what standard errors are multiplied with because outcomes
-    vary more at some levels than at others.
+    vary more at some levels than at others. `far_behind` is the probability that may be spent on leaving out levels far
+    behind at the end; 0 leaves out none. It takes a larger distance where the noise is not `noise_known`.
     """
 
     choices: Choices
     max_parents: int | None
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
+    far_behind: float = 0.0
+    noise_known: bool = True
 
     def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0, thins: bool = False) -> Stakes:
         """What may still be lost.
@@ -49,20 +54,62 @@ class PooledCertificate:
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
         wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
         clocks = self._thinned_clocks(state, evidence)
-        found: Stakes = []
-        others: Stakes = []
+        found: dict[int, tuple[int, float]] = {}
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
             before, known = clocks.get(k, (float(least[k]) if thins else 0.0, float(least[k])))
             known += more / (2 * m * lost)
             saved = math.sqrt(share_of_runs(m, before / known)) if before > 0 else 1.0
             error = self.unequal * wider * saved * state.noise_sd / math.sqrt(2 * known) if known > 0 else math.inf
-            (found if k in state.parents else others).append((m, error))
+            found[k] = m, error
+        return self._that_can_matter(found, state)
+
+    def stakes_at_end(self, state: PooledState, evidence: Evidence) -> Stakes:
+        """What may be lost by the leaders, when the end was fixed in advance and runs served the leaders alone.
+
+        Rivals that looked bad have few runs. Those that are further behind than t standard errors are left out, with t
+        the quantile of one comparison of all (Bonferroni). A factor's standard error is that of the least precise
+        difference between its leader and a rival that is left, over sqrt(2): pairs of rivals can do no harm
+        (docs/theory/pooled.md, section 6).
+        """
+        assert state.noise_sd is not None  # see stakes
+        quantile = self._quantile(state)
+        open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
+        wider = self._wider(state) if state.n_runs < settings.CLOSELY_COUPLED * open_parameters else 1.0
+        found: dict[int, tuple[int, float]] = {}
+        for k, (leader, m) in enumerate(zip(state.leaders, self.choices.n_levels, strict=True)):
+            known = [evidence.known(k, leader, level) for level in range(m)]
+            ahead = [evidence.estimate(k, leader, level) for level in range(m)]
+            near = [
+                known[level]
+                for level in range(m)
+                if level != leader and ahead[level] * math.sqrt(known[level]) < quantile * state.noise_sd
+            ]
+            if near:
+                error = wider * state.noise_sd / math.sqrt(2 * min(near)) if min(near) > 0 else math.inf
+                found[k] = len(near) + 1, error
+        return self._that_can_matter(found, state)
+
+    def _quantile(self, state: PooledState) -> float:
+        """Standard errors behind the leader, beyond which a level is left out: Student's where the noise is estimated.
+
+        `noise_sd` is then larger than the estimate already, so this errs on the safe side.
+        """
+        error = self.far_behind / sum(m - 1 for m in self.choices.n_levels)
+        if self.noise_known:
+            return float(-ndtri(error))
+        dof = state.fit.residual_dof
+        return float(-stdtrit(dof, error)) if dof >= 1 else math.inf
+
+    def _that_can_matter(self, found: dict[int, tuple[int, float]], state: PooledState) -> Stakes:
+        """The stakes of parents found, and of as many others as can be parents: the most levels, the largest errors."""
+        sure = [stake for k, stake in found.items() if k in state.parents]
+        others = [stake for k, stake in found.items() if k not in state.parents]
         if self.max_parents is None:
-            return [*found, *others, *self.elsewhere]
+            return [*sure, *others, *self.elsewhere]
         spare = max(self.max_parents - len(state.parents), 0)
         most = sorted((m for m, _ in others), reverse=True)[:spare]
         widest = sorted((error for _, error in others), reverse=True)[:spare]
-        return [*found, *zip(most, widest, strict=True), *self.elsewhere]
+        return [*sure, *zip(most, widest, strict=True), *self.elsewhere]
 
     def _thinned_clocks(self, state: PooledState, evidence: Evidence) -> dict[int, tuple[float, float]]:
         """For factors of which levels were left out: what was known of differences before, and what would be known by
@@ -128,7 +175,10 @@ class PooledCertificate:
         """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
         if state.noise_sd is None:
             return None
-        stakes = self.stakes(state, evidence)
+        if self.far_behind and not state.charged:
+            stakes, risk = self.stakes_at_end(state, evidence), risk - self.far_behind
+        else:
+            stakes = self.stakes(state, evidence)
         upper = math.inf if state.upper_loss is None else state.upper_loss + self.lost_elsewhere(risk)
         if all(math.isfinite(error) for _, error in stakes):
             upper = min(upper, stakes_tolerance(stakes, risk))

@@ -37,6 +37,7 @@ from levers.algorithms.cfs.settings import (
     BEST,
     BLOCK,
     CERTIFY,
+    LEADER_RULES,
     POOLED_RULES,
     STEADY_RULES,
     THIN_RULES,
@@ -111,7 +112,7 @@ class Pooled(Algorithm):
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
     hard_to_change: HardLevers = ()
-    rules: int = STEADY_RULES
+    rules: int = LEADER_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
@@ -186,7 +187,14 @@ class Pooled(Algorithm):
     @cached_property
     def certificate(self) -> PooledCertificate:
         """What runs certify."""
-        return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal)
+        far_behind = settings.FAR_BEHIND_SHARE * self.failure_prob if self._leaves_out_at_end else 0.0
+        known = self.problem.noise_sd is not None
+        return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal, far_behind, known)
+
+    @property
+    def _leaves_out_at_end(self) -> bool:
+        """Whether the certificate at the end leaves out levels far behind   (docs/theory/pooled.md, section 6)."""
+        return self.rules >= LEADER_RULES and self.aim == BEST and not self.elsewhere and self.unequal == 1.0
 
     def stakes(self, state: PooledState, evidence: Evidence) -> Stakes:
         """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""

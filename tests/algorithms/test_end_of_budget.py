@@ -1,0 +1,112 @@
+"""What a budget that was spent for the best setting certifies at its end."""
+
+import math
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm, t
+
+from levers.algorithms.base import Batch, Problem
+from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.settings import LEADER_RULES, STEADY_RULES, THIN_RULES
+from levers.core.certificates.certificate import stakes_tolerance
+from levers.core.space import Space
+
+EFFECTS = [np.array([0.0, 0.2, -1.5, -2.5]), np.array([0.0, -0.3, -2.0]), np.zeros(2)]
+
+
+def rng_of(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def ended(seed: int, rules: int, noise_sd: float | None = 1.0, n_runs: int = 90) -> tuple[Pooled, PooledState]:
+    """A finished study of three levers. Without interactions, which have no part in it and take long."""
+    problem = Problem(Space.sized([len(effects) for effects in EFFECTS]), None, 0.1, noise_sd)
+    solver, rng, noise = Pooled(problem, budget=n_runs, aim="best", rules=rules), *np.random.default_rng(seed).spawn(2)
+    state = solver.start()
+    while isinstance(step := solver.ask(state, rng), Batch):
+        means = sum(effects[step.codes[:, k]] for k, effects in enumerate(EFFECTS))
+        state = solver.tell(state, step, means + noise.normal(size=step.n_runs))
+    return solver, state
+
+
+def by_leaders(solver: Pooled) -> Pooled:
+    """The same study by the rules of new ones."""
+    return replace(solver, rules=LEADER_RULES)
+
+
+def certified(solver: Pooled, state: PooledState) -> float:
+    found = solver.certificate.certified(state, solver.evidence(state), solver.risk(state))
+    assert found is not None
+    return found
+
+
+def test_less_is_certified_by_rivals_that_nobody_would_choose() -> None:
+    ratios = []
+    for seed in range(12):
+        solver, state = ended(seed, THIN_RULES)
+        assert state.certified == certified(solver, state)
+        ratios.append(certified(by_leaders(solver), state) / certified(solver, state))
+    assert median(ratios) < 0.85
+    assert max(ratios) < 1.1
+
+
+@pytest.mark.parametrize("noise_sd", [1.0, None])
+def test_the_stakes_are_the_leader_and_the_levels_not_far_behind(noise_sd: float | None) -> None:
+    """Worked out again from the fit: which levels are counted, and with what standard error."""
+    for seed in range(4):
+        solver, state = ended(seed, THIN_RULES, noise_sd)
+        solver = by_leaders(solver)
+        error = 0.25 * 0.1 / sum(len(effects) - 1 for effects in EFFECTS)
+        law = norm if noise_sd is not None else t(state.fit.residual_dof)
+        assert state.noise_sd is not None
+        stakes = []
+        for k, leader in enumerate(state.leaders):
+            theta, variances = state.fit.level_effects(k), state.fit.variances(k)[leader]
+            behind = (theta[leader] - theta) / (state.noise_sd * np.sqrt(np.where(variances > 0, variances, np.inf)))
+            near = [j for j in range(len(theta)) if j != leader and behind[j] < law.isf(error)]
+            if near:
+                stakes.append((len(near) + 1, state.noise_sd * math.sqrt(max(variances[near]) / 2)))
+        found = solver.certificate.stakes_at_end(state, solver.evidence(state))
+        assert [m for m, _ in found] == [m for m, _ in stakes]
+        assert [error for _, error in found] == pytest.approx([error for _, error in stakes])
+        share = 0.65 if noise_sd is not None else 0.6
+        least = min(stakes_tolerance(stakes, share * 0.1), state.upper_loss or math.inf)
+        assert certified(solver, state) == pytest.approx(least)
+
+
+def test_who_stops_whenever_he_likes_gets_what_holds_at_any_time() -> None:
+    found = []
+    for rules in (STEADY_RULES, LEADER_RULES):
+        solver, noise = (
+            Pooled(Problem(Space.sized([3, 3]), None, 0.1, 1.0), budget=200, aim="best", rules=rules),
+            rng_of(2),
+        )
+        state, rng = solver.start(), rng_of(1)
+        for _ in range(3):
+            batch = solver.ask(state, rng)
+            assert isinstance(batch, Batch)
+            state = solver.tell(state, batch, noise.normal(size=batch.n_runs))
+        stopped = solver.finish(state, np.zeros((0, 2), dtype=np.int16), [])
+        assert stopped.certified is not None
+        found.append((stopped.n_runs, stopped.certified))
+        at_end = certified(solver, replace(stopped, charged=False))
+    assert found[0] == found[1]
+    assert at_end < found[1][1]
+
+
+def test_the_promise_at_the_gap_that_is_just_not_certified() -> None:
+    """Two levers of two levels in 16 runs, each level worse by just more than what is certified without effects."""
+    problem = Problem(Space.sized([2, 2]), None, 0.1, 1.0)
+    solver = Pooled(problem, budget=16, aim="best", rules=LEADER_RULES)
+    failed, n = 0, 100
+    for seed in range(n):
+        rng, noise = rng_of(seed, 1), rng_of(seed, 2)
+        state = solver.start()
+        while isinstance(step := solver.ask(state, rng), Batch):
+            state = solver.tell(state, step, 0.95 * step.codes.sum(axis=1) + noise.normal(size=step.n_runs))
+        failed += 0.95 * (2 - sum(state.leaders)) > (state.certified or math.inf)
+    assert 0 < failed <= binom.ppf(0.999, n, 0.1)
