@@ -163,7 +163,7 @@ def test_the_verdict_page_says_what_is_enough(client: TestClient, storage: Stora
     study = create_study("few", SPACE, tolerance=1.0, noise_sd=0.2, seed=1, storage=storage)
     study.optimize(lambda params: 5.0 * (params["speed"] == 2))
     page = client.get("/studies/few/verdict").text
-    assert '<p id="enough">It is enough to set: speed=2; the levers not named were not shown to matter.</p>' in page
+    assert '<p id="enough">If no lever matters but those shown to, it is enough to set speed=2.</p>' in page
     assert client.get("/api/v1/studies/few/verdict").json()["on_parents"] == {"speed": 2}
 
 

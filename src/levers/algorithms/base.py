@@ -132,6 +132,11 @@ STOPPED_EARLY = Remark(
     "stopped early", "the study was stopped before its end; what is certified holds whenever one stops"
 )
 """What a verdict rests on when somebody ended the study."""
+PLANNED_END = Remark(
+    "planned end",
+    "intervals, and what is shown to matter, are for this end, which was fixed in advance (checked numerically)",
+)
+"""What a verdict rests on at the end of a budget: what holds at any time would say much less."""
 NOT_COMPARED = Remark("not compared", "no lever was left alone yet: what is promised is about settings of all levers")
 """The same where levers may be left alone, and it was not tried what that yields."""
 LENGTH_CHOSEN = Remark(
@@ -242,6 +247,11 @@ class Verdict:
             within = EVERY_SCALE[self.scale].said(self.tolerance, ".3g")
             said = f"within {within} of {self.compared_with} {sure}"
         return f"in doubt (otherwise {said})" if self.doubts else said
+
+    @property
+    def holds_at_any_time(self) -> bool:
+        """Whether intervals hold whenever one looks, and not only at an end that was fixed in advance."""
+        return all(proviso.kind != PLANNED_END.kind for proviso in self.provisos)
 
     @property
     def compared_with(self) -> str:

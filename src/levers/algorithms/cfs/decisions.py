@@ -15,7 +15,15 @@ from levers.algorithms.cfs.state import CfsState
 from levers.core.certificates.certificate import scale_needed, subgaussian_scale, usual_scale
 from levers.core.certificates.look import Look
 from levers.core.model.elimination import Elimination
-from levers.core.model.evidence import Confidence, Evidence, Knowledge, Standing, anytime_radius, forecasts
+from levers.core.model.evidence import (
+    Confidence,
+    Evidence,
+    Knowledge,
+    Standing,
+    anytime_radius,
+    forecasts,
+    planned_radius,
+)
 from levers.core.model.pairs import level_rows
 
 EQUAL_GAPS = Remark(
@@ -217,10 +225,12 @@ def loss_intervals(
     noise_sd: float,
     failure_prob: float,
     rho: float | None,
+    dof: float | None = None,
 ) -> tuple[Losses, Intervals]:
     """What each level loses against the chosen one: estimates, and intervals that all hold at once.
 
-    Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered, at any time.
+    Both sides of every pair get failure_prob / sum_k M_k (M_k - 1), so any choice of leaders is covered: at any time,
+    or with `dof`, the degrees of freedom of the noise, at one moment that was fixed in advance.
 
     >>> evidence = Evidence.none((2,)).add(np.array([0.0, 2.0, -2.0, 0.0]), np.full(4, 0.01))
     >>> losses, intervals = loss_intervals(evidence, [0], [2], 1.0, 0.1, 10.0)
@@ -228,7 +238,10 @@ def loss_intervals(
     (((0.0, 2.0),), [1.72, 2.28])
     """
     error = failure_prob / sum(m * (m - 1) for m in n_levels)
-    radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
+    if dof is None:
+        radius = anytime_radius(evidence.information, noise_sd, error, rho or 1.0)
+    else:
+        radius = planned_radius(evidence.information, noise_sd, error, dof)
     sizes = evidence.sizes
     known = [(row > 0).tolist() for row in level_rows(evidence.information, sizes, leaders)]
     middle = [row.tolist() for row in level_rows(evidence.estimates, sizes, leaders)]

@@ -76,6 +76,7 @@ ALL_AT_ONCE = 1.5  # runs per parameter: such a budget is one design when it has
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
 FAR_BEHIND_SHARE = 0.25  # of it, for levels far behind at the end, which a certificate of the best setting leaves out
+PLANNED_END = 2.0  # what intervals at an end fixed in advance divide theirs by, because rows followed outcomes
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
 EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by
 POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by

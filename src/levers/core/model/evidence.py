@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, ndtri, stdtrit
 
 from levers.core.codec import serialisable
 from levers.core.model.pairs import PairGroup, Pairs, n_pairs, pair_groups, pair_places, unpadded
@@ -155,6 +155,18 @@ def anytime_radius(information: Pairs, noise_sd: float, error: float, rho: float
     with np.errstate(divide="ignore", invalid="ignore"):  # no information, or no noise at all
         root = np.sqrt(2 * total * np.log(0.5 + np.sqrt(total / rho) / (2 * error)))
         return np.where(information > 0, noise_sd * root / information, np.inf)
+
+
+def planned_radius(information: Pairs, noise_sd: float, error: float, dof: float = math.inf) -> Pairs:
+    """One-sided radius for a single moment that was fixed in advance: r(I) = sigma t / sqrt(I), valid except with
+    probability a, where t is the 1 - a quantile of Student's law; normal with infinitely many degrees of freedom.
+
+    >>> float(planned_radius(np.array([100.0]), 1.0, 0.01).round(3)[0])
+    0.233
+    """
+    quantile = -float(ndtri(error) if math.isinf(dof) else stdtrit(dof, error))
+    with np.errstate(divide="ignore"):  # no information
+        return np.where(information > 0, quantile * noise_sd / np.sqrt(information), np.inf)
 
 
 def noise_upper_bound(residual_square: float, dof: int, error: float) -> float:

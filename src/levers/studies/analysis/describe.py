@@ -87,20 +87,20 @@ def setting_words(params: Assignment, between: str = ", ") -> str:
 
 
 def enough_words(verdict: Verdict) -> str | None:
-    """The levers that it is enough to set, where the verdict names some and not all; None else.
+    """The levers that it may be enough to set, where the verdict names some and not all; None else.
 
     The reduced intervention on the parents that were found (second half of the paper's parent theorem).
 
     >>> from levers.core.space import Space
     >>> setting = Space.of({"heat": ["low", "high"], "speed": [1, 2]}).assignment([0, 1])
     >>> enough_words(Verdict("cfs", setting, 10, 0.5, 0.1, "", parents=("heat",)))
-    'it is enough to set: heat=low; the levers not named were not shown to matter'
+    'if no lever matters but those shown to, it is enough to set heat=low'
     """
     reduced = on_parents(verdict)
     if not reduced or len(reduced) >= len(verdict.assignment):
         return None
     listed = ", ".join(f"{name}={level_text(level)}" for name, level in reduced.items())
-    return f"it is enough to set: {listed}; the levers not named were not shown to matter"
+    return f"if no lever matters but those shown to, it is enough to set {listed}"
 
 
 def on_parents(verdict: Verdict) -> dict[str, Level] | None:

@@ -516,8 +516,9 @@ def evidence(state: StudyState, estimates: Estimates | None = None) -> list[Fact
     """How strong the evidence is for each factor, in the space as the algorithm sees it.
 
     Where a verdict has intervals the contrasts are those with the leading level, and the radius is theirs: all
-    sum_k M_k (M_k - 1) ordered pairs hold at all times at once with the study's probability (docs/theory, section 5). A
-    factor can be shown with a ratio below 1 if `max_parents` was given and a level was dropped at an earlier look.
+    sum_k M_k (M_k - 1) ordered pairs hold at once with the study's probability, at all times (docs/theory, section 5)
+    or at the end of a budget (theory/pooled.md, section 6). A factor can be shown with a ratio below 1 if
+    `max_parents` was given and a level was dropped at an earlier look.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=0.1, seed=1)

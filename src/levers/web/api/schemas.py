@@ -486,7 +486,7 @@ class VerdictShape(Shape):
     assignment: Params
     free: list[str] = Field(description="Levers that the setting leaves alone.")
     on_parents: Params | None = Field(
-        description="What it is enough to set: the levers not named were not shown to matter. Null if not looked for."
+        description="What it is enough to set if no lever matters but those shown to. Null if not looked for."
     )
     tolerance: float | None
     failure_prob: float

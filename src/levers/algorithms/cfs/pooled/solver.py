@@ -191,6 +191,13 @@ class Pooled(Algorithm):
         known = self.problem.noise_sd is not None
         return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal, far_behind, known)
 
+    def _ends_as_planned(self, state: PooledState) -> bool:
+        """Whether a state is the end of a budget, which no outcome had a part in."""
+        part = self.elsewhere or self.unequal != 1.0
+        if self.rules < LEADER_RULES or self.budget is None or state.charged or part:
+            return False
+        return state.finished and state.n_runs - state.n_past >= self.budget
+
     @property
     def _leaves_out_at_end(self) -> bool:
         """Whether the certificate at the end leaves out levels far behind   (docs/theory/pooled.md, section 6)."""
@@ -696,6 +703,7 @@ class Pooled(Algorithm):
             self.aim == BEST,
             self.block_size,
             options,
+            self._ends_as_planned(state),
         )
         fitted = self.fitted(state)
         if fitted is None or fitted.shrunken is None:

@@ -2,7 +2,7 @@
 
 import math
 
-from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.base import LENGTH_CHOSEN, PLANNED_END, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.days import LEAST_DAY
@@ -51,14 +51,23 @@ def pooled_verdict(
     chosen_rows: bool,
     block_size: int | None,
     options: Options,
+    planned_end: bool = False,
 ) -> Verdict:
     """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
-    served the recommendation, `block_size` runs were made together, and `options` let it be recomputed."""
+    served the recommendation, `block_size` runs were made together, `options` let it be recomputed, and `planned_end`
+    says that no outcome had a part in when it ended."""
     space = problem.space
-    noise_bound = _noise_now(problem, state, noise_share)
-    estimates, intervals = decisions.loss_intervals(
-        evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob - noise_share, state.rho
-    )
+    at_end = _noise_at_end(problem, state) if planned_end else None
+    if at_end is not None:
+        noise_bound, dof = at_end
+        estimates, intervals = decisions.loss_intervals(
+            evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob / settings.PLANNED_END, None, dof
+        )
+    else:
+        noise_bound = _noise_now(problem, state, noise_share)
+        estimates, intervals = decisions.loss_intervals(
+            evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob - noise_share, state.rho
+        )
     if not math.isfinite(noise_bound):
         intervals = tuple((None,) * m for m in space.n_levels)
     sure = {k for k, row in enumerate(intervals) if any(pair and (pair[0] > 0 or pair[1] < 0) for pair in row)}
@@ -76,7 +85,7 @@ def pooled_verdict(
         tolerance=state.certified,
         failure_prob=problem.failure_prob,
         guarantee=decisions.pooled_guarantee(known, max_parents),
-        provisos=_provisos(state, known, chosen_rows, block_size),
+        provisos=(*_provisos(state, known, chosen_rows, block_size), *([PLANNED_END] if at_end is not None else [])),
         parents=tuple(space.names[k] for k in sorted(sure | named)),
         effects=estimates,
         eliminations=state.eliminations,
@@ -89,6 +98,16 @@ def pooled_verdict(
         blocks=state.blocks,
         rules=state.rules,
     )
+
+
+def _noise_at_end(problem: Problem, state: PooledState) -> tuple[float, float] | None:
+    """The noise and its degrees of freedom; None where the residuals do not tell it."""
+    if problem.noise_sd is not None:
+        return problem.noise_sd, math.inf
+    if state.noise_sd is None or state.fit.residual_dof < 1:
+        return None
+    square = max(state.fit.residual_square, state.pooled.rounding)
+    return max(math.sqrt(square / state.fit.residual_dof), state.pooled.least_noise), float(state.fit.residual_dof)
 
 
 def _noise_now(problem: Problem, state: PooledState, noise_share: float) -> float:
