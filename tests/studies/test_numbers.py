@@ -62,7 +62,8 @@ def check_numbers(study: Study) -> None:
                     assert row.loss is not None
                     assert low - ROUNDING <= row.loss <= high + ROUNDING
             if None not in (row.low, row.high, row.usual_low, row.usual_high) and row is not lead:
-                assert row.high - row.low > row.usual_high - row.usual_low  # type: ignore[operator]
+                # of a single lever of two levels, at the end of a budget, the two are the same
+                assert row.high - row.low >= row.usual_high - row.usual_low - ROUNDING  # type: ignore[operator]
     if best is not None:
         assert best.params == study.spec.assignment(chosen)
         if best.predicted is not None:
