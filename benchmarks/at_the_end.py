@@ -1,7 +1,7 @@
 """What intervals at the end of a budget are worth: python benchmarks/at_the_end.py [studies]
 
 Studies with a budget for the best setting, failure probability 10 %. Intervals of what each level loses are for the end
-of the budget, which is fixed in advance. Rows follow outcomes, so whether intervals hold all at once is counted: "missed"
+of the budget, which is fixed in advance. Rows follow outcomes, so it is counted whether all hold at once: "missed"
 is the share of studies in which a true loss is outside its interval, "false" that in which a lever without effect is
 shown to matter. "shown" is the share of levers with an effect that are shown to matter, and "before" the same by
 intervals that hold at any time, which every budget had before. A star marks more than 10 % missed.
