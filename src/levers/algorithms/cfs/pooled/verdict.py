@@ -2,7 +2,15 @@
 
 import math
 
-from levers.algorithms.base import LENGTH_CHOSEN, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.base import (
+    LENGTH_CHOSEN,
+    STOPPED_EARLY,
+    Problem,
+    Remark,
+    Verdict,
+    add_runs,
+    only_with_claims,
+)
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.days import LEAST_DAY
@@ -51,9 +59,11 @@ def pooled_verdict(
     chosen_rows: bool,
     block_size: int | None,
     options: Options,
+    without_claims: float | None = None,
 ) -> Verdict:
     """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
-    served the recommendation, `block_size` runs were made together, and `options` let it be recomputed."""
+    served the recommendation, `block_size` runs were made together, `options` let it be recomputed, and
+    `without_claims` is the tolerance without what was claimed of levers."""
     space = problem.space
     noise_bound = _noise_now(problem, state, noise_share)
     estimates, intervals = decisions.loss_intervals(
@@ -76,7 +86,10 @@ def pooled_verdict(
         tolerance=state.certified,
         failure_prob=problem.failure_prob,
         guarantee=decisions.pooled_guarantee(known, max_parents),
-        provisos=_provisos(state, known, chosen_rows, block_size),
+        provisos=(
+            *_provisos(state, known, chosen_rows, block_size),
+            *only_with_claims(says_something, state.certified, without_claims),
+        ),
         parents=tuple(space.names[k] for k in sorted(sure | named)),
         effects=estimates,
         eliminations=state.eliminations,
@@ -88,6 +101,7 @@ def pooled_verdict(
         options=options,
         blocks=state.blocks,
         rules=state.rules,
+        tolerance_without_claims=without_claims,
     )
 
 

@@ -27,6 +27,7 @@ from levers.algorithms.base import (
     Remark,
     Verdict,
     add_runs,
+    only_with_claims,
 )
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, NOTHING_CERTIFIED, Intervals, Losses
@@ -485,6 +486,8 @@ class Sparse(Algorithm):
             provisos.append(EARLY)
         elif state.charged:
             provisos.append(LENGTH_CHOSEN)
+        # fewer runs than parameters: what the others may lose is not known without the claim
+        provisos += only_with_claims(self.max_parents < self.space.n_factors, certified, None)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
