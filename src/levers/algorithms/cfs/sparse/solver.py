@@ -480,14 +480,14 @@ class Sparse(Algorithm):
             provisos.append(UNKNOWN)
         if certified is None:
             provisos = [NOTHING_CERTIFIED]
+        # fewer runs than parameters: what the others may lose is not known without the claim
+        provisos += only_with_claims(self.max_parents < self.space.n_factors, certified, None)
         if state.stopped:
             provisos.append(STOPPED_EARLY)
         elif not state.finished:
             provisos.append(EARLY)
         elif state.charged:
             provisos.append(LENGTH_CHOSEN)
-        # fewer runs than parameters: what the others may lose is not known without the claim
-        provisos += only_with_claims(self.max_parents < self.space.n_factors, certified, None)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
