@@ -64,7 +64,7 @@ def test_a_verdict_says_everything() -> None:
     assert verdict.noise == "known, sd 1"
     assert verdict.rules == 4
     assert verdict.guarantee.endswith("at most 3 factors that matter")
-    assert [remark.kind for remark in verdict.provisos] == ["equal gaps", "pooled selection"]
+    assert [remark.kind for remark in verdict.provisos] == ["equal gaps", "pooled selection", "only with claims"]
     assert sum(n for _, n in verdict.runs_by_stage) == verdict.n_runs == sum(b.n_runs for b in verdict.blocks)
     assert {e.factor for e in verdict.eliminations} <= set(PARENTS)
     for k, (effects, intervals) in enumerate(zip(verdict.effects, verdict.intervals, strict=True)):

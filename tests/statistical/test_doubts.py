@@ -5,12 +5,12 @@ from functools import cache
 import pytest
 from scipy.stats import binom
 
-from harness.doubtful import SHAPES, Kind, Outcome, broken_kinds, honest_kinds, outcome
+from harness.doubtful import SHAPES, Kind, Outcome, broken_kinds, honest_kinds, outcome, unclaimed_kinds
 from levers.studies.analysis.doubts import SHARES
 
 SHORT = tuple(shape for shape in SHAPES if shape.n_factors < 30)
 """Studies that take little time; benchmarks/doubt.py counts them all."""
-KINDS = {kind.name: kind for kind in (*broken_kinds(), *honest_kinds())}
+KINDS = {kind.name: kind for kind in (*broken_kinds(), *unclaimed_kinds(), *honest_kinds())}
 
 
 @cache
@@ -57,3 +57,20 @@ def test_a_typo_is_named_by_its_trial(name: str) -> None:
     assert len(found) >= 12
     assert sum(bool(one.named) for one in found) >= binom.ppf(0.001, len(found), 0.95)
     assert not any(one.failed and not one.doubts for one in found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_parents 2, true 8",
+        "max_parents a third of K=3, at the edge",
+        "max_parents a third of K=10, at the edge, noise unknown",
+        "max_parents a third of K=3, at the edge without it, noise unknown",
+        "max_parents a third of K=10, at the edge without it",
+        "effects of 0.2, min_effect 0.6",
+    ],
+)
+def test_what_is_certified_without_a_claim_holds_where_the_claim_is_false(name: str) -> None:
+    found = [one.unclaimed for one in counted(name, 30)]
+    assert None not in found
+    assert sum(map(bool, found)) <= binom.ppf(0.999, len(found), 0.1)

@@ -146,6 +146,29 @@ LENGTH_CHOSEN = Remark(
 """The same when somebody decided that it goes on, or for what."""
 
 
+ONLY_WITH_CLAIMS = Remark("only with claims", "without what was claimed of levers, nothing is certified")
+"""The same where a certificate rests on what was claimed, and no smaller one could be computed that does not."""
+
+
+def only_with_claims(claimed: bool, tolerance: float | None, without_claims: float | None) -> tuple[Remark, ...]:
+    """That remark, where something was claimed and certified, and there is no tolerance without the claim.
+
+    >>> [remark.kind for remark in only_with_claims(True, 0.5, None)], only_with_claims(True, 0.5, 1.3)
+    (['only with claims'], ())
+    """
+    return (ONLY_WITH_CLAIMS,) if claimed and tolerance is not None and without_claims is None else ()
+
+
+def within_words(within: str, compared_with: str, sure: str, without_claims: str | None) -> str:
+    """How far from the best a setting is, and how surely; and how far without what was claimed of levers, if anything.
+
+    >>> within_words("0.5", "the best", "with probability 90 %", "1.3")
+    'within 0.5 of the best with probability 90 %; within 1.3 without what was claimed of levers'
+    """
+    said = f"within {within} of {compared_with} {sure}"
+    return said if without_claims is None else f"{said}; within {without_claims} without what was claimed of levers"
+
+
 _Span = tuple[float, float] | None
 
 
@@ -163,6 +186,9 @@ class Verdict:
     be recomputed from the raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what
     is promised, `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all
     of it. `confirmation` is what fresh runs at the setting say, where somebody asked for them.
+
+    `tolerance_without_claims` is what the same runs certify, with the same probability, if `max_parents` and
+    `min_effect` may be false: None where neither was relied on, and where there is no such number (a proviso says so).
 
     With the `scale` "log", tolerance, effects and intervals of a study's verdict are shares of the better outcome: 0.05
     is 5 %. A solver knows of no scale.
@@ -192,6 +218,7 @@ class Verdict:
     p_values: tuple[float | None, ...] = ()
     confirmation: Confirmation | None = None
     scale: str = LINEAR
+    tolerance_without_claims: float | None = None
 
     def on_scale(self, scale: OutcomeScale) -> "Verdict":
         """The same as people read it, from what a solver says: tolerance, losses and intervals on the outcome's scale.
@@ -208,6 +235,7 @@ class Verdict:
             self,
             scale=scale.name,
             tolerance=scale.loss(self.tolerance),
+            tolerance_without_claims=scale.loss(self.tolerance_without_claims),
             effects=tuple(tuple(scale.loss(loss) for loss in row) for row in self.effects),
             eliminations=tuple(replace(one, gap=scale.loss(one.gap)) for one in self.eliminations),
             intervals=lost(self.intervals),
@@ -244,8 +272,11 @@ class Verdict:
         said = "nothing is certified"
         if self.tolerance is not None:
             sure = f"with probability at least {1 - self.failure_prob:.0%}"
-            within = EVERY_SCALE[self.scale].said(self.tolerance, ".3g")
-            said = f"within {within} of {self.compared_with} {sure}"
+            within, unclaimed = (
+                None if one is None else EVERY_SCALE[self.scale].said(one, ".3g")
+                for one in (self.tolerance, self.tolerance_without_claims)
+            )
+            said = within_words(within or "", self.compared_with, sure, unclaimed)
         return f"in doubt (otherwise {said})" if self.doubts else said
 
     @property

@@ -292,7 +292,9 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
         rows.append(("end in the worst case", str(end[1]), number(spec.tolerance, scale)))
     sure = f"{100 * (1 - spec.failure_prob):g} %"
     of = "the best" if view.best is None else view.best.compared_with
-    caption = f"After {now:,} runs, {promise(scale.said(within), sure, ended, view.in_doubt, of)}"
+    unclaimed = None if view.best is None else view.best.said()[1]
+    said_now = promise(scale.said(within), sure, ended, view.in_doubt, of, unclaimed)
+    caption = f"After {now:,} runs, {said_now}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + [within] + ([] if spec.tolerance is None else [spec.tolerance])
     words = [f"after {x:,} runs: within {number(y, scale)} of the best" for x, y in points]

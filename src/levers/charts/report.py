@@ -133,10 +133,10 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
     else:
         lines.append(_setting(best.params if said.verdict is None else said.verdict.assignment))
         scale = spec.outcome_scale
-        within = None if best.within is None else scale.said(best.within)
+        within, unclaimed = best.said()
         sure = f"{100 * (1 - spec.failure_prob):.6g} %"
         ended = said.verdict is not None
-        said_now = promise(within, sure, ended, bool(doubts), best.compared_with)
+        said_now = promise(within, sure, ended, bool(doubts), best.compared_with, unclaimed)
         lines.append(f"<p><strong>{escape(said_now)}</strong> ({spec.goal}).</p>")
         if said.enough:
             lines.append(_sentence(said.enough))

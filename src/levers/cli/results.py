@@ -184,8 +184,9 @@ def say_verdict(at: Reached, output: Format) -> None:
         own["p_values"] = found.p_values_by_lever
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
-            "assignment tolerance failure_prob guarantee certificate noise goal algorithm parents n_runs runs_by_stage "
-            "provisos doubts predicted low high gain p_values free on_parents confirmation scale"
+            "assignment tolerance tolerance_without_claims failure_prob guarantee certificate noise goal algorithm "
+            "parents n_runs runs_by_stage provisos doubts predicted low high gain p_values free on_parents "
+            "confirmation scale"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
         say_json({**said, "effects": study.effects()})
@@ -221,8 +222,8 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
 
 
 def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:
-    within = None if best.within is None else EVERY_SCALE[best.scale].said(best.within, ".3g")
-    return promise(within, f"{1 - failure_prob:.0%}", finished, in_doubt, best.compared_with)
+    within, unclaimed = best.said(".3g")
+    return promise(within, f"{1 - failure_prob:.0%}", finished, in_doubt, best.compared_with, unclaimed)
 
 
 def _grounds(found: Verdict) -> list[str]:

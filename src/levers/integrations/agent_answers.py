@@ -284,9 +284,9 @@ def status(call: Call) -> Answer:
 
 
 def _promise_words(study: Study, best: views.Best, finished: bool) -> str:
-    within = None if best.within is None else study.outcome_scale.said(best.within)
+    within, unclaimed = best.said()
     sure = f"{100 * (1 - study.spec.failure_prob):.6g} %"
-    return promise(within, sure, finished, best.in_doubt, best.compared_with)
+    return promise(within, sure, finished, best.in_doubt, best.compared_with, unclaimed)
 
 
 def effects(call: Call) -> Answer:

@@ -24,7 +24,7 @@ from levers.core.model.evidence import (
     forecasts,
     planned_radius,
 )
-from levers.core.model.pairs import level_rows
+from levers.core.model.pairs import Pairs, level_rows
 
 EQUAL_GAPS = Remark(
     "equal gaps", "for factors of three levels or more, equal gaps are taken as the worst case (checked numerically)"
@@ -254,6 +254,28 @@ def loss_intervals(
         losses.append(tuple(x if sure else None for sure, x, _ in found))
         intervals.append(tuple((x - r, x + r) if sure else None for sure, x, r in found))
     return tuple(losses), tuple(intervals)
+
+
+def most_lost(
+    evidence: Evidence, leaders: Sequence[int], radius: Pairs, in_play: Sequence[Sequence[int]]
+) -> tuple[float, ...]:
+    """What each leader loses at most to another level in play: U_k = max(0, max_j (d_j + r_j)).
+
+    d_j is by how much level j is ahead of the leader, and r_j its radius. All hold at once where the radii of all pairs
+    do, whatever the leaders were chosen by; infinite where nothing is known of a level.
+
+    >>> evidence = Evidence.none((2,)).add(np.array([0.0, 2.0, -2.0, 0.0]), np.full(4, 0.01))
+    >>> most_lost(evidence, [1], np.full(4, 0.5), [(0, 1)]), most_lost(evidence, [0], np.full(4, 0.5), [(0, 1)])
+    ((2.5,), (0.0,))
+    """
+    behind = level_rows(evidence.estimates, evidence.sizes, leaders)
+    radii = level_rows(radius, evidence.sizes, leaders)
+    found = []
+    for k, (leader, levels) in enumerate(zip(leaders, in_play, strict=True)):
+        rivals = [level for level in levels if level != leader]
+        ahead = [float(radii[k][level] - behind[k][level]) for level in rivals]
+        found.append(max([0.0, *ahead]))
+    return tuple(found)
 
 
 def shown_losses(effects: Sequence[NDArray[np.float64]], leaders: Sequence[int]) -> Losses:

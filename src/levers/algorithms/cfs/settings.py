@@ -36,6 +36,8 @@ STUDY_CELLS, STUDY_RUNS = 20_000_000, 2_000_000
 # shares of the failure probability
 SCREENING_SHARE = 0.1
 DISMISSAL_SHARE = 0.4
+UNCLAIMED_EVIDENCE = 0.2  # of what a promise without claims may take, for the evidence on every pair of levels
+UNCLAIMED_LOOK = 0.67  # of the rest, for the leaders of a look, where there was one; the selection has what is left
 AFTER_LOOK_SHARE = 0.03  # for screening, when a planned look does most of it
 NOISE_SHARE = 0.1
 

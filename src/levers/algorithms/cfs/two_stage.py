@@ -25,12 +25,14 @@ from levers.algorithms.base import (
     Progress,
     Verdict,
     add_runs,
+    only_with_claims,
 )
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.decisions import Prospect, Shares
 from levers.algorithms.cfs.settings import LOOK, NOISES, RULES, SCREENING, SELECTION
 from levers.algorithms.cfs.state import CfsState, rows_digest
+from levers.algorithms.cfs.without_claims import UnclaimedStages
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, check_failure_prob, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
@@ -718,6 +720,9 @@ class TwoStage(Algorithm):
             provisos = [decisions.NOTHING_CERTIFIED]
         if state.stopped:
             provisos.append(STOPPED_EARLY)
+        claimed = effect is not None or says_something
+        unclaimed = self._without_claims(state) if claimed and state.certified is not None else None
+        provisos += only_with_claims(claimed, state.certified, unclaimed)
         return Verdict(
             algorithm=self.name,
             assignment=self.space.assignment(state.leaders),
@@ -742,7 +747,17 @@ class TwoStage(Algorithm):
             ),
             blocks=state.blocks,
             rules=state.rules,
+            tolerance_without_claims=None if unclaimed is None else max(unclaimed, state.certified or 0.0),
         )
+
+    def _without_claims(self, state: CfsState) -> float | None:
+        """The tolerance that the same runs certify if the claims may be false; None where there is none."""
+        closes = self.max_parents is not None and self.max_parents < self.space.n_factors
+        known, single = self.problem.noise_sd is not None, self.single(state)
+        stages = UnclaimedStages(
+            self.n_levels, self.failure_prob, self.shares(state), self.bound, known, closes, single
+        )
+        return stages.tolerance(state)
 
     def outlook(self, state: CfsState, n_asked: int) -> Outlook:
         """Runs still to come after the current block, from what is known at its start.

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import Verdict, within_words
 from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.core.space import Assignment, Level
 from levers.studies import events
@@ -215,9 +215,16 @@ def when(seconds: float) -> str:
 
 
 def promise(
-    within: str | None, sure: str, finished: bool, in_doubt: bool = False, compared_with: str = "the best"
+    within: str | None,
+    sure: str,
+    finished: bool,
+    in_doubt: bool = False,
+    compared_with: str = "the best",
+    without_claims: str | None = None,
 ) -> str:
     """How far from the best the setting is, from texts of the number (None where nothing is certified) and probability.
+
+    `without_claims` is the number without what was claimed of levers, where anything was.
 
     >>> promise("0.5", "90 %", finished=False)
     'if you stop now: within 0.5 of the best with probability 90 %'
@@ -225,8 +232,12 @@ def promise(
     'nothing is certified'
     >>> promise("0.5", "90 %", finished=True, in_doubt=True)
     'in doubt (otherwise within 0.5 of the best with probability 90 %)'
+    >>> promise("0.5", "90 %", finished=True, without_claims="1.3")
+    'within 0.5 of the best with probability 90 %; within 1.3 without what was claimed of levers'
     """
-    said = "nothing is certified" if within is None else f"within {within} of {compared_with} with probability {sure}"
+    said = "nothing is certified"
+    if within is not None:
+        said = within_words(within, compared_with, f"with probability {sure}", without_claims)
     said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from levers.algorithms.base import Verdict
+from levers.algorithms.base import Verdict, within_words
 from levers.core.codec import from_json, serialisable, to_json
 from levers.errors import UnknownAlgorithmError
 from levers.progress import Advance
@@ -416,7 +416,9 @@ def _in_short(found: Verdict) -> str:
     alone = "".join(f", {name} left alone" for name in found.assignment.free)
     promised = "nothing is certified"
     if found.tolerance is not None:
-        promised = f"within {found.tolerance:g} of the best with probability {1 - found.failure_prob:g}"
+        unclaimed = None if found.tolerance_without_claims is None else f"{found.tolerance_without_claims:g}"
+        sure = f"with probability {1 - found.failure_prob:g}"
+        promised = within_words(f"{found.tolerance:g}", "the best", sure, unclaimed)
     return f"{setting}{alone}: {promised}{', but in doubt' if found.doubts else ''}"
 
 

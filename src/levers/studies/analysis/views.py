@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import Remark, Verdict
 from levers.core.model.ordinary import FactorTest
-from levers.core.outcome_scale import LINEAR
+from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
 from levers.studies.analysis.confirmation import confirmation
@@ -106,7 +106,8 @@ class Best:
     this one too. Where the setting leaves levers alone (`params.free`) neither is known by the additive fit.
     `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
     contradict what all of it rests on; `Status.doubts` says which. `compared_with` is what `within` is about, in words.
-    With the `scale` "log" `predicted` is the typical outcome, the median; `within` and `gain` are shares.
+    `within_without_claims` is the same as `within` without what was claimed of levers, None where nothing was. With the
+    `scale` "log" `predicted` is the typical outcome, the median; `within` and `gain` are shares.
     """
 
     params: Assignment
@@ -118,11 +119,23 @@ class Best:
     in_doubt: bool = False
     compared_with: str = "the best"
     scale: str = LINEAR
+    within_without_claims: float | None = None
+
+    def said(self, digits: str = ".4g") -> tuple[str | None, str | None]:
+        """How far from the best it is, and how far without what was claimed of levers, as texts of the numbers."""
+        words = EVERY_SCALE[self.scale].said
+        within, unclaimed = (
+            None if one is None else words(one, digits) for one in (self.within, self.within_without_claims)
+        )
+        return within, unclaimed
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified."""
+    """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified.
+
+    `within_without_claims` is the same without what was claimed of levers, None where nothing was.
+    """
 
     name: str
     state: str
@@ -147,6 +160,7 @@ class Status:
     n_checked: int = 0
     doubts: tuple[Remark, ...] = ()
     scale: str = LINEAR
+    within_without_claims: float | None = None
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -227,6 +241,7 @@ def status(name: str, state: StudyState) -> Status:
         n_checked=_n_checked(state),
         doubts=doubts(state),
         scale=state.spec.scale,
+        within_without_claims=_without_claims(state, found),
     )
 
 
@@ -280,6 +295,12 @@ def _within(state: StudyState, found: Verdict | None) -> float | None:
     if found is None or found.failure_prob > state.spec.failure_prob:
         return None
     return state.spec.outcome_scale.loss(found.tolerance)
+
+
+def _without_claims(state: StudyState, found: Verdict | None) -> float | None:
+    """The same without what was claimed of levers."""
+    known = found is not None and _within(state, found) is not None
+    return state.spec.outcome_scale.loss(found.tolerance_without_claims) if known and found is not None else None
 
 
 def verdict(state: StudyState) -> Verdict | None:
@@ -476,7 +497,8 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     chosen = state.spec.assignment(levels)
     compared_with = "the best" if found is None else found.compared_with
     within, scale = _within(state, found), state.spec.scale
-    return Best(chosen, within, predicted, low, high, gain, bool(doubts(state)), compared_with, scale)
+    said = bool(doubts(state)), compared_with, scale, _without_claims(state, found)
+    return Best(chosen, within, predicted, low, high, gain, *said)
 
 
 def forecast(state: StudyState) -> Forecast:

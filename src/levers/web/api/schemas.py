@@ -324,6 +324,7 @@ SCALE = (
     "noise is that of its logarithm."
 )
 TYPICAL = "; on a log scale the typical one, the median"
+UNCLAIMED = "without what was claimed of levers (max_parents, min_effect); null where nothing was, or none is certified"
 
 
 class Shape(BaseModel):
@@ -452,6 +453,7 @@ class BestShape(Shape):
     params: Params | None
     free: list[str] | None = Field(description="Levers that the setting leaves alone.")
     within: float | None
+    within_without_claims: float | None = Field(description=f"The same {UNCLAIMED}.")
     predicted: float | None = Field(description=f"The mean outcome to expect there{TYPICAL}.")
     low: float | None
     high: float | None
@@ -489,6 +491,7 @@ class VerdictShape(Shape):
         description="What it is enough to set if no lever matters but those shown to. Null if not looked for."
     )
     tolerance: float | None
+    tolerance_without_claims: float | None = Field(description=f"The same {UNCLAIMED}.")
     failure_prob: float
     guarantee: str
     certificate: str | None

@@ -62,9 +62,9 @@ class Headline:
         scale = view.state.spec.outcome_scale
         self.expected_words = expected_words(scale)
         if best is not None:
-            within = None if best.within is None else scale.said(best.within)
+            within, unclaimed = best.said()
             sure, in_doubt = percent(1 - view.state.spec.failure_prob), bool(status.doubts)
-            self.within = promise(within, sure, self.finished, in_doubt, best.compared_with)
+            self.within = promise(within, sure, self.finished, in_doubt, best.compared_with, unclaimed)
         if best is not None and best.predicted is not None:
             self.expected = f"{number(best.predicted)} ({number(best.low)} to {number(best.high)})"
         if best is not None and best.gain is not None:

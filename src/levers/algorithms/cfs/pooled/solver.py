@@ -31,6 +31,7 @@ from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificat
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
+from levers.algorithms.cfs.pooled.unclaimed import Unclaimed, unclaimed
 from levers.algorithms.cfs.pooled.verdict import pooled_verdict
 from levers.algorithms.cfs.settings import (
     AIMS,
@@ -212,13 +213,17 @@ class Pooled(Algorithm):
         """What dropping levels may use of what the user knows."""
         return Knowledge(self.max_parents, None)
 
+    @property
+    def claims(self) -> bool:
+        """Whether the number of levers that matter was claimed to be smaller than that of all."""
+        return self.max_parents is not None and self.max_parents < self.space.n_factors
+
     def confidence(self, state: PooledState) -> Confidence:
         """What the radii are made of at this point of the study."""
         # too few residuals to bound it
         noise_bound = math.inf if state.noise_bound is None else self.unequal * state.noise_bound
         assert state.rho is not None  # set by the first block
-        every_pair = self.max_parents is not None and self.max_parents < self.space.n_factors
-        error = decisions.pair_error(self.shares.screening or self.failure_prob, self.n_levels, every_pair)
+        error = decisions.pair_error(self.shares.screening or self.failure_prob, self.n_levels, self.claims)
         return Confidence(noise_bound, error, state.rho, 0.0, 0.0)
 
     # Asking and telling
@@ -662,8 +667,8 @@ class Pooled(Algorithm):
             return None
         if state.finished:
             return self.verdict(state)
-        evidence = self.evidence(state)
-        return self.verdict(replace(state, certified=self._certified(replace(state, charged=True), evidence)))
+        looked = replace(state, charged=True)
+        return self._verdict(replace(state, certified=self._certified(looked, self.evidence(state))), looked)
 
     def look_inside(
         self, state: PooledState, codes: Codes, outcomes: ArrayLike, order: ArrayLike | None = None
@@ -689,8 +694,25 @@ class Pooled(Algorithm):
         shrinks = self.aim == BEST or state.noise_sd is None or (state.stopped and state.certified is None)
         return Fitted(state.fit, self.posterior(state).mean if shrinks else None, chosen_rows=self.aim == BEST)
 
+    def unclaimed(self, state: PooledState) -> Unclaimed:
+        """What may be lost without the claim about levers, at a state whose noise is known or estimated."""
+        evidence, drops = self.evidence(state), self.shares.screening > 0
+        radius = self.confidence(state).radii(evidence.information)[0] if drops else None
+        return unclaimed(self.certificate, state, evidence, radius, self.baseline if self.aim == CERTIFY else None)
+
+    def _without_claims(self, state: PooledState, certified: float | None) -> float | None:
+        """The tolerance that the same runs certify without the claim; None where none was made."""
+        if certified is None or not self.claims:
+            return None
+        found = self.unclaimed(state).tolerance(self.risk(state), self.elsewhere)
+        return None if found is None else max(found, certified)
+
     def verdict(self, state: PooledState) -> Verdict:
         """The verdict of a finished study."""
+        return self._verdict(state, state)
+
+    def _verdict(self, state: PooledState, looked: PooledState) -> Verdict:
+        """What a state says; `looked` is the same, charged for looks where its end was not planned."""
         unset = {*_PART_OPTIONS, *(name for name in _LATER_OPTIONS if getattr(self, name) in (None, ()))}
         named = [f.name for f in fields(self) if f.init and f.name != "problem" and f.name not in unset]
         options = tuple((name, getattr(self, name)) for name in named)
@@ -704,6 +726,7 @@ class Pooled(Algorithm):
             self.block_size,
             options,
             self._ends_as_planned(state),
+            self._without_claims(looked, state.certified),
         )
         fitted = self.fitted(state)
         if fitted is None or fitted.shrunken is None:

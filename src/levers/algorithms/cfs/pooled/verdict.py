@@ -2,7 +2,16 @@
 
 import math
 
-from levers.algorithms.base import LENGTH_CHOSEN, PLANNED_END, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.base import (
+    LENGTH_CHOSEN,
+    PLANNED_END,
+    STOPPED_EARLY,
+    Problem,
+    Remark,
+    Verdict,
+    add_runs,
+    only_with_claims,
+)
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.designs.days import LEAST_DAY
@@ -52,10 +61,12 @@ def pooled_verdict(
     block_size: int | None,
     options: Options,
     planned_end: bool = False,
+    without_claims: float | None = None,
 ) -> Verdict:
     """The verdict on a state. `noise_share` of the failure probability bounds the noise, `chosen_rows` says that rows
-    served the recommendation, `block_size` runs were made together, `options` let it be recomputed, and `planned_end`
-    says that no outcome had a part in when it ended."""
+    served the recommendation, `block_size` runs were made together, `options` let it be recomputed, `planned_end` says
+    that no outcome had a part in when it ended, and `without_claims` is the tolerance without what was claimed of
+    levers."""
     space = problem.space
     at_end = _noise_at_end(problem, state) if planned_end else None
     if at_end is not None:
@@ -85,7 +96,11 @@ def pooled_verdict(
         tolerance=state.certified,
         failure_prob=problem.failure_prob,
         guarantee=decisions.pooled_guarantee(known, max_parents),
-        provisos=(*_provisos(state, known, chosen_rows, block_size), *([PLANNED_END] if at_end is not None else [])),
+        provisos=(
+            *_provisos(state, known, chosen_rows, block_size),
+            *([PLANNED_END] if at_end is not None else []),
+            *only_with_claims(says_something, state.certified, without_claims),
+        ),
         parents=tuple(space.names[k] for k in sorted(sure | named)),
         effects=estimates,
         eliminations=state.eliminations,
@@ -97,6 +112,7 @@ def pooled_verdict(
         options=options,
         blocks=state.blocks,
         rules=state.rules,
+        tolerance_without_claims=without_claims,
     )
 
 

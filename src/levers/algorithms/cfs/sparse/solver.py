@@ -27,6 +27,7 @@ from levers.algorithms.base import (
     Remark,
     Verdict,
     add_runs,
+    only_with_claims,
 )
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, NOTHING_CERTIFIED, Intervals, Losses
@@ -479,6 +480,8 @@ class Sparse(Algorithm):
             provisos.append(UNKNOWN)
         if certified is None:
             provisos = [NOTHING_CERTIFIED]
+        # fewer runs than parameters: what the others may lose is not known without the claim
+        provisos += only_with_claims(self.max_parents < self.space.n_factors, certified, None)
         if state.stopped:
             provisos.append(STOPPED_EARLY)
         elif not state.finished:

@@ -404,7 +404,7 @@ class Subsets(Algorithm):
 
     def _said(self, state: SubsetState, setting: Verdict) -> Verdict:
         comparison = self.comparison(state) if state.comparing else None
-        return subset_verdict(self.problem, self.free, self.alone.choices, state, setting, comparison)
+        return subset_verdict(self.problem, self.free, self.alone.choices, state, setting, comparison, self.alone)
 
     def outlook(self, state: SubsetState, n_asked: int) -> Outlook:
         """Runs still to come after the round under way."""

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from levers.algorithms.base import LENGTH_CHOSEN, NOT_COMPARED, STOPPED_EARLY, Problem, Remark, Verdict, add_runs
+from levers.algorithms.base import (
+    LENGTH_CHOSEN,
+    NOT_COMPARED,
+    ONLY_WITH_CLAIMS,
+    STOPPED_EARLY,
+    Problem,
+    Remark,
+    Verdict,
+    add_runs,
+    only_with_claims,
+)
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import COMPARING
@@ -32,11 +42,12 @@ def subset_verdict(
     state: SubsetState,
     setting: Verdict,
     comparison: Pooled | None,
+    alone: Pooled,
 ) -> Verdict:
     """The verdict on the best setting of all levers, and on leaving some of the `free` ones alone.
 
     `setting` is that of the study in which all were set, and `comparison` the rules by which the state compares what to
-    leave alone, None where nothing was compared yet.
+    leave alone, None where nothing was compared yet. `alone` are those of the first study.
     """
     setting = replace(
         setting,
@@ -49,19 +60,35 @@ def subset_verdict(
     if compared is None or comparison is None:
         return replace(setting, provisos=(*setting.provisos, NOT_COMPARED))
     codes = subset_rows(subsets_of(free), state.at)[state.leader]
-    ends = (STOPPED_EARLY, LENGTH_CHOSEN)
+    ends = (STOPPED_EARLY, LENGTH_CHOSEN, ONLY_WITH_CLAIMS)
     provisos = [remark for remark in setting.provisos if remark not in ends and remark.kind != "nothing certified"]
     provisos += [remark for remark in compared.provisos if remark not in provisos and remark.kind != "short days"]
     hidden = _hidden_remarks(problem, free, choices, state, comparison)
+    tolerance = None if compared.tolerance is None else compared.tolerance + (state.at_most or 0.0)
+    unclaimed = None if tolerance is None else _without_claims(state, alone, comparison, tolerance)
+    provisos += only_with_claims(alone.claims, tolerance, unclaimed)
     return replace(
         setting,
         assignment=problem.space.assignment(codes),
         n_runs=setting.n_runs + compared.n_runs,
-        tolerance=None if compared.tolerance is None else compared.tolerance + (state.at_most or 0.0),
+        tolerance=tolerance,
+        tolerance_without_claims=unclaimed,
         provisos=(*provisos, *_left_remarks(problem.space, free, state, comparison), LEFT_ALONE, *hidden),
         runs_by_stage=add_runs(setting.runs_by_stage, COMPARING, compared.n_runs),
         blocks=(*setting.blocks, *(replace(block, stage=COMPARING) for block in compared.blocks)),
     )
+
+
+def _without_claims(state: SubsetState, alone: Pooled, comparison: Pooled, tolerance: float) -> float | None:
+    """The tolerance of both choices without what was claimed of levers: what the first study may then lose, and the
+    comparison, in one programme."""
+    subset = state.subset
+    if not alone.claims or subset is None or subset.noise_sd is None or state.setting.noise_sd is None:
+        return None
+    own = replace(comparison, elsewhere=()).stakes(subset, comparison.evidence(subset))
+    risk = comparison.risk(subset if subset.finished else replace(subset, charged=True))
+    found = alone.unclaimed(state.setting).tolerance(risk, own)
+    return None if found is None else max(found, tolerance)
 
 
 def _left_remarks(space: Space, free: tuple[int, ...], state: SubsetState, comparison: Pooled) -> Iterator[Remark]:
