@@ -6,13 +6,7 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
-
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from levers.algorithms.base import Verdict
 from levers.cli.terminal import Terminal
@@ -22,6 +16,11 @@ from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
 from levers.studies.sheets.cells import level_text, printed
 from levers.studies.spec import LEAVE_ALONE
+
+if TYPE_CHECKING:  # what draws tables takes a while to import, and most commands print lines, JSON or CSV
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _GAP = 3  # between two columns of a table
 
@@ -34,8 +33,10 @@ class Format(StrEnum):
     csv = "csv"
 
 
-def console() -> Console:
+def console() -> "Console":
     """Standard output; wide enough for the tables where it is not a terminal."""
+    from rich.console import Console
+
     found = Console(file=sys.stdout.raw if isinstance(sys.stdout, Terminal) else None)
     return found if found.is_terminal else Console(width=120)
 
@@ -56,7 +57,7 @@ def rows_as_csv(rows: Sequence[Any]) -> str:
 
 def rows_as_table(
     rows: Sequence[Any], title: str, width: int, drop: Iterable[str] = (), never: Iterable[str] = ()
-) -> Table:
+) -> "Table":
     """Dataclass rows as a table for people; where it is too wide, the columns of `drop` go, the first one first.
 
     Those of `never` are for programs only.
@@ -71,10 +72,12 @@ def rows_as_table(
     return as_table(columns, texts, title)
 
 
-def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> Table:
+def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> "Table":
     """Columns of texts as a table. Nothing in them is markup: a name such as [red] is shown as it is."""
+    from rich.text import Text
+
     titled = None if title is None else Text(title)
-    table = Table(title=titled, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = _empty_table(titled, pad_edge=False)
     left = set(to_the_left)
     for name in columns:
         if name in left:
@@ -96,9 +99,18 @@ def table_width(columns: Mapping[str, Sequence[str]]) -> int:
     return sum(width + _GAP for width in widest) - 1
 
 
-def print_verdict(out: Console, verdict: Verdict) -> None:
+def _empty_table(title: "Text | str | None", pad_edge: bool = True) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=pad_edge)
+
+
+def print_verdict(out: "Console", verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
-    table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
+    from rich.text import Text
+
+    table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
     losing += " (ordinary 95 % interval)" if verdict.usual_intervals else ""
     styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
@@ -142,6 +154,8 @@ def cell(value: object) -> str:
 
 
 def _width(text: str) -> int:
+    from rich.cells import cell_len
+
     return max(map(cell_len, text.splitlines()), default=0)
 
 
