@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Assignment, Codes, Level
+from levers.core.space import Assignment, Codes, Level, Space
 from levers.core.validation import MAX_NAME, check_count, check_positive, check_text
 from levers.errors import (
     InvalidSettingError,
@@ -196,6 +196,12 @@ class Study(AnyStudy):
     def spec(self) -> StudySpec:
         """What is asked for."""
         return self.state.spec
+
+    @property
+    def space(self) -> Space:
+        """The levers. Terms may change, and they do not: the log is not read again for them."""
+        with self._lock:
+            return self._log.folded.spec.space
 
     @property
     def is_finished(self) -> bool:

@@ -99,9 +99,9 @@ class Cfs(CfsOptions):
         most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
         return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
-        """What a study costs to begin, about."""
+        """What a study costs to begin, about. Studies ask for it again with every run that they hand out."""
         sparse = isinstance(self.max_parents, int) and self.is_sparse  # it is asked for before options are checked
         proven = self.certificate == CERTIFICATES[1]
         return study_cost(self.space.n_levels, sparse=sparse, pooled=self.pools, proven=proven)
