@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from levers.algorithms.base import Verdict
 from levers.cli.terminal import Terminal
-from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import FREE
 from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
@@ -116,15 +116,15 @@ def print_verdict(out: "Console", verdict: Verdict) -> None:
     styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
-    found, any_negative, scale = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale]
+    found, any_negative, in_percent = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale].is_log
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        losses = [_loss(loss, scale) for loss in verdict.effects[k]] if verdict.effects else []
+        losses = [_loss(loss, in_percent) for loss in verdict.effects[k]] if verdict.effects else []
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
         for i, span in enumerate(verdict.usual_intervals[k] if verdict.usual_intervals else ()):
             if i in shown and span is not None:
-                shown[i] += f" ({_loss(span[0], scale)} to {_loss(span[1], scale)})"
+                shown[i] += f" ({_loss(span[0], in_percent)} to {_loss(span[1], in_percent)})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
         others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
@@ -159,11 +159,11 @@ def _width(text: str) -> int:
     return max(map(cell_len, text.splitlines()), default=0)
 
 
-def _loss(loss: float | None, scale: OutcomeScale) -> str:
+def _loss(loss: float | None, in_percent: bool) -> str:
     """A loss with two digits behind the point, or in percent with one; never -0.00."""
     if loss is None:
         return ""
-    return f"{round(100 * loss, 1) + 0.0:.1f} %" if scale.is_log else f"{round(loss, 2) + 0.0:.2f}"
+    return f"{round(100 * loss, 1) + 0.0:.1f} %" if in_percent else f"{round(loss, 2) + 0.0:.2f}"
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -440,12 +440,11 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
             standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
-            loss, low, high, usual_low, usual_high = (
-                scale.loss(one) for one in (losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None)))
+            loss, low, high, usual_low, usual_high = scale.losses(
+                losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None))
             )
-            row = EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)))
-            usual_span = {"usual_low": usual_low, "usual_high": usual_high}
-            rows.append(replace(row, **usual_span, p_value=test and test.p_value, scale=scale.name))
+            more = (usual_low, usual_high, test and test.p_value, scale.name)
+            rows.append(EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)), *more))
     return rows
 
 
