@@ -2,19 +2,23 @@
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from levers.errors import LeversError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 @cache
-def registered(group: str) -> dict[str, EntryPoint]:
+def registered(group: str) -> "dict[str, EntryPoint]":
     """The entry points of a group by name. Nothing of the other packages is imported.
 
     >>> registered("levers.nothing")
     {}
     """
+    from importlib.metadata import entry_points  # it brings a reader of e-mail along
+
     return {point.name: point for point in entry_points(group=group)}
 
 
@@ -29,12 +33,12 @@ def html_of(value: object) -> str:
     return shown
 
 
-def origin(point: EntryPoint) -> str:
+def origin(point: "EntryPoint") -> str:
     """Whose entry point it is, for messages."""
     return f"{point.name!r} of {point.dist.name if point.dist else 'another package'}"
 
 
-def load(point: EntryPoint, error: type[LeversError]) -> Any:
+def load(point: "EntryPoint", error: type[LeversError]) -> Any:
     """What an entry point names, or an error that says whose fault it is."""
     try:
         return point.load()

@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import norm
 
 from harness.hard_worlds import worst_gap
@@ -42,10 +42,10 @@ def tolerance_reached(levels: tuple[int, ...], n_runs: int, failure_prob: float,
 
 def rounded_down(levels: tuple[int, ...], scale: float, cells: int) -> float:
     """The programme with all gaps on the grid and h read too late: never above the true value."""
-    value = np.zeros(cells + 1)
+    value, gaps = np.zeros(cells + 1), np.arange(1, cells + 2)
+    tails = {m: norm_max_tail(m - 1, gaps * scale / (cells * math.sqrt(m))) for m in set(levels)}
     for m in sorted(levels):
-        gaps = np.arange(1, cells + 2)
-        tail = norm_max_tail(m - 1, gaps * scale / (cells * math.sqrt(m)))
+        tail = tails[m]
         padded = np.concatenate([value, np.ones(cells + 1)])
         value = value + np.maximum(
             [((padded[i + 1 : i + cells + 2] - value[i]) * tail).max() for i in range(cells + 1)], 0.0
@@ -56,7 +56,8 @@ def rounded_down(levels: tuple[int, ...], scale: float, cells: int) -> float:
 def norm_max_tail(n_rivals: int, gaps: np.ndarray) -> np.ndarray:
     """P(max of q normals - one more >= t), by quadrature."""
     z = np.arange(-9.0, 9.0, 0.01)
-    return np.array([1.0 - float((norm.cdf(z + t) ** n_rivals * norm.pdf(z)).sum()) * 0.01 for t in gaps])
+    density = norm.pdf(z)
+    return np.array([1.0 - float((ndtr(z + t) ** n_rivals * density).sum()) * 0.01 for t in gaps])
 
 
 @pytest.mark.parametrize("n_rivals", [1, 2, 5, 29, 200])

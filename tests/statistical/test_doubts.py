@@ -23,7 +23,7 @@ def counted(name: str, n: int) -> list[Outcome]:
 def test_honest_studies_are_hardly_ever_doubted() -> None:
     names = ["honest, noise stated", "honest, noise unknown", "honest, max_parents", "honest, min_effect"]
     names += ["honest, hard to change", "honest, hard to change, noise unknown"]
-    found = [one for name in names for one in counted(name, 14)]
+    found = [one for name in names for one in counted(name, 10)]
     assert sum(one.ever for one in found) <= binom.ppf(0.999, len(found), sum(SHARES.values()))
 
 

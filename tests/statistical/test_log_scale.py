@@ -11,7 +11,7 @@ from scipy.stats import binom
 import levers
 from levers.studies.study import Study
 
-N_STUDIES, FAILURE_PROB = 40, 0.1
+N_STUDIES, FAILURE_PROB = 24, 0.1
 SPACE = {"a": [0, 1, 2], "b": [0, 1], "c": [0, 1, 2, 3], "d": [0, 1]}
 
 

@@ -80,7 +80,7 @@ def test_a_setting_that_is_the_baseline_gains_nothing() -> None:
 @pytest.mark.parametrize("aim", ["certify", "best"])
 def test_a_gain_where_there_is_none_is_shown_as_rarely_as_promised(aim: str) -> None:
     """Nothing matters: an ordinary interval of the setting that looks best would be above 0 far too often."""
-    n, shown, usual = 150 if aim == "certify" else 60, 0, 0  # studies for the best setting take three times as long
+    n, shown, usual = 150 if aim == "certify" else 40, 0, 0  # studies for the best setting take three times as long
     for seed in range(n):
         best = finished(0.0, seed, aim=aim, budget=40).best()
         assert best is not None

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -136,24 +137,26 @@ def test_a_study_goes_on_with_its_runs_when_levers_turn_out_to_interact(storage:
     assert levers.load_study("oven", storage).verdict() == old.verdict()  # the old study is as it was
 
 
+@cache
+def verdict_after_merge(seed: int) -> Verdict:
+    """Of a study that went on with two levers as one, and the runs of the study before."""
+    old = oven("old", seed=seed)
+    finish(old, seed)
+    return finish(levers.merge_study("old", "new", ["heat", "speed"], old.storage, seed=seed), 1000 + seed)
+
+
 def test_old_runs_save_new_ones() -> None:
     with_past, without = 0, 0
     for seed in range(8):
-        old = oven("old", seed=seed)
-        finish(old, seed)
-        merged = levers.merge_study("old", "new", ["heat", "speed"], old.storage, seed=seed)
-        with_past += finish(merged, 100 + seed).n_runs
-        without += finish(oven("fresh", seed=seed, merged=[["heat", "speed"]]), 100 + seed).n_runs
+        with_past += verdict_after_merge(seed).n_runs
+        without += finish(oven("fresh", seed=seed, merged=[["heat", "speed"]]), 1000 + seed).n_runs
     assert with_past < 0.9 * without
 
 
 def test_the_promise_holds_after_a_merge() -> None:
     n, failed = 26, 0
     for seed in range(n):
-        old = oven("old", seed=seed)
-        finish(old, seed)
-        new = levers.merge_study("old", "new", ["heat", "speed"], old.storage, seed=seed)
-        failed += 1.9 - truth(dict(finish(new, 1000 + seed).assignment)) > 0.4
+        failed += 1.9 - truth(dict(verdict_after_merge(seed).assignment)) > 0.4
     assert failed <= binom.ppf(0.999, n, 0.1)
 
 

@@ -440,6 +440,11 @@ class Algorithm(ABC):
         return self.problem.space
 
     @cached_property
+    def n_levels(self) -> tuple[int, ...]:
+        """How many levels each factor has."""
+        return self.problem.space.n_levels
+
+    @cached_property
     def tolerance(self) -> float:
         """The problem's tolerance, for algorithms that need one."""
         return self._given("tolerance", self.problem.tolerance)

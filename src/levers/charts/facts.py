@@ -15,7 +15,7 @@ from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.core.outcome_scale import AS_TOLD, OutcomeScale
+from levers.core.outcome_scale import OutcomeScale
 from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
 
@@ -51,13 +51,15 @@ class Facts(Generic[T]):
         return self.heading[:1].upper() + self.heading[1:]
 
 
-def number(value: float | None, scale: OutcomeScale = AS_TOLD) -> str:
+def number(value: float | None, scale: OutcomeScale | None = None) -> str:
     """A number in a table: an outcome, or with the scale of outcomes an amount such as a loss.
 
     >>> number(1 / 3), number(None), number(0.125, OutcomeScale("log"))
     ('0.333333', 'not known', '12.5 %')
     """
-    return "not known" if value is None else scale.said(value, ".6g")
+    if value is None:
+        return "not known"
+    return f"{value + 0.0:.6g}" if scale is None else scale.said(value, ".6g")
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -195,9 +197,10 @@ def _of_levels(
     names = [(plain(row.factor), plain(row.level)) for row in view.effects]
     said = [f"{short(factor)}: {short(level)}, " for factor, level in names]
     scale, tolerance = view.state.spec.outcome_scale, view.state.spec.tolerance
+    rows = [row.in_percent for row in view.effects] if scale.is_log else view.effects
     marks = [
-        LevelMark(row.in_percent if scale.is_log else row, factor, level, before + text)
-        for row, (factor, level), before, text in zip(view.effects, names, said, words, strict=True)
+        LevelMark(row, factor, level, before + text)
+        for row, (factor, level), before, text in zip(rows, names, said, words, strict=True)
     ]
     table = [(*pair, *more) for pair, more in zip(names, cells, strict=True)]
     struck = frozenset([i for i, row in enumerate(view.effects) if row.standing == "ruled out"])

@@ -1,10 +1,17 @@
 """HTML pages that need no other file: for a picture, for the report of a study, and for that of a reproduction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+
+from levers.core.outcome_scale import EVERY_SCALE
+from levers.studies.analysis.views import EffectRow
+from levers.studies.sheets.cells import level_text
+
+LEVEL_HEADER = ("lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing")
+"""What the columns of a table of levels are called; `level_cells` makes its rows."""
 
 
 @lru_cache(maxsize=1)
@@ -50,6 +57,31 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def level_cells(rows: Iterable[EffectRow], span_digits: str = ".4g") -> list[tuple[str, ...]]:
+    """A row of texts for each level, below `LEVEL_HEADER`.
+
+    >>> level_cells([EffectRow("heat", "low", 8, 0.5, 0.25, None, "in play", None)])
+    [('heat', 'low', '8', '0.5', '-', '-', 'in play')]
+    """
+    return [
+        (
+            row.factor,
+            level_text(row.level),
+            f"{row.n_runs:,}",
+            "-" if row.loss is None else EVERY_SCALE[row.scale].said(row.loss),
+            _span(row.low, row.high, row.scale, span_digits),
+            _span(row.usual_low, row.usual_high, row.scale, span_digits),
+            row.standing,
+        )
+        for row in rows
+    ]
+
+
+def _span(low: float | None, high: float | None, scale: str, digits: str) -> str:
+    said = EVERY_SCALE[scale].said
+    return "-" if low is None or high is None else f"{said(low, digits)} to {said(high, digits)}"
 
 
 def page_text(page: str) -> str:

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from levers.charts.check_facts import check_rows
 from levers.charts.drawings import CHARTS, charts_of
-from levers.charts.html import html_page, style_sheet, table
+from levers.charts.html import LEVEL_HEADER, html_page, level_cells, style_sheet, table
 from levers.charts.verdict_facts import MOST_LEVELS, VerdictFacts, verdict_facts
 from levers.charts.view import StudyView
 from levers.core.outcome_scale import EVERY_SCALE
@@ -195,27 +195,10 @@ def _chart(view: StudyView, key: str) -> str:
 
 
 def _levels(said: VerdictFacts) -> str:
-    amount = EVERY_SCALE[said.scale].said
-
-    def span(low: float | None, high: float | None) -> str:
-        return "-" if low is None or high is None else f"{amount(low)} to {amount(high)}"
-
-    header = ["lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing"]
-    rows = [
-        (
-            row.factor,
-            level_text(row.level),
-            f"{row.n_runs:,}",
-            "-" if row.loss is None else amount(row.loss),
-            span(row.low, row.high),
-            span(row.usual_low, row.usual_high),
-            row.standing,
-        )
-        for row in said.levels
-    ]
+    rows = level_cells(said.levels)
     more = f"<p>The first {MOST_LEVELS:,} of {said.n_levels:,} levels.</p>" if said.n_levels > len(rows) else ""
     below = _sentence(f"A loss below 0 is no mistake: {said.why_below_zero}") if said.why_below_zero else ""
-    return table(header, rows) + more + below
+    return table(LEVEL_HEADER, rows) + more + below
 
 
 def _matter(said: VerdictFacts) -> str:

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from levers.cli.options import DEFAULT, By, StorageOption
+from levers.cli.options import (
+    DEFAULT,
+    LOOPBACK,
+    By,
+    HostOption,
+    PortOption,
+    RequireTokenOption,
+    StorageOption,
+    check_port,
+)
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
 from levers.studies.library import open_storage
@@ -22,13 +31,9 @@ def mcp(
     ] = None,
     by: By = None,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP, until Ctrl-C, in place of stdio.")] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on; only a loopback one works without a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8081,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on a loopback address too, as behind a proxy.")
-    ] = False,
+    host: HostOption = LOOPBACK,
+    port: PortOption = 8081,
+    require_token: RequireTokenOption = False,
 ) -> None:
     """Let an agent plan and run studies: a server of the Model Context Protocol, over stdio or HTTP.
 
@@ -44,8 +49,7 @@ def mcp(
     if http:
         if role is not None or by is not None:
             raise InvalidSettingError("--role and --by are for stdio; over HTTP the tokens say who may do what")
-        if not 0 <= port <= 65535:
-            raise InvalidSettingError(f"a port is 0 to 65535, not {port}")
+        check_port(port)
         _serve_http(storage, host, port, require_token)
         return
     if require_token:

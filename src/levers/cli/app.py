@@ -3,7 +3,6 @@
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, TextIO, cast
 
 import typer
@@ -149,6 +148,8 @@ for _name, (_, _help) in COMMANDS.items():
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"levers {version('levers')}")
         raise typer.Exit
 

@@ -85,7 +85,14 @@ TokenOption = Annotated[
     typer.Option("--token", envvar="LEVERS_TOKEN", help="The service's token; best in LEVERS_TOKEN, unseen."),
 ]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the log; your login name if not given.")]
+HostOption = Annotated[str, typer.Option(help="The address to listen on; only a loopback one works without a token.")]
+PortOption = Annotated[int, typer.Option(help="The port; 0 takes a free one.")]
+RequireTokenOption = Annotated[
+    bool, typer.Option("--require-token", help="Ask for a token on a loopback address too, as behind a proxy.")
+]
 DEFAULT = DEFAULT_STORAGE
+LOOPBACK = "127.0.0.1"
+"""Where a service listens if not said otherwise: nobody else can reach it there."""
 PATIENCE = 10.0
 """For how many seconds a command tries a service that does not answer: somebody waits, and a restart takes less."""
 _PLACE = {"storage": (StorageOption, DEFAULT), "url": (UrlOption, None), "token": (TokenOption, None)}
@@ -230,6 +237,15 @@ def missing_file(storage: str) -> str | None:
     url = parse_url(storage)
     path = url.database if url.get_backend_name() == "sqlite" else None
     return path if path is not None and not Path(path).exists() else None
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port, before anything is opened.
+
+    >>> check_port(8080)
+    """
+    if not 0 <= port <= 65535:
+        raise InvalidSettingError(f"a port is 0 to 65535, not {port}")
 
 
 def study_names() -> list[str]:

@@ -6,22 +6,21 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
-
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from levers.algorithms.base import Verdict
 from levers.cli.terminal import Terminal
-from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import FREE
 from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
 from levers.studies.sheets.cells import level_text, printed
 from levers.studies.spec import LEAVE_ALONE
+
+if TYPE_CHECKING:  # what draws tables takes a while to import, and most commands print lines, JSON or CSV
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _GAP = 3  # between two columns of a table
 
@@ -34,8 +33,10 @@ class Format(StrEnum):
     csv = "csv"
 
 
-def console() -> Console:
+def console() -> "Console":
     """Standard output; wide enough for the tables where it is not a terminal."""
+    from rich.console import Console
+
     found = Console(file=sys.stdout.raw if isinstance(sys.stdout, Terminal) else None)
     return found if found.is_terminal else Console(width=120)
 
@@ -56,7 +57,7 @@ def rows_as_csv(rows: Sequence[Any]) -> str:
 
 def rows_as_table(
     rows: Sequence[Any], title: str, width: int, drop: Iterable[str] = (), never: Iterable[str] = ()
-) -> Table:
+) -> "Table":
     """Dataclass rows as a table for people; where it is too wide, the columns of `drop` go, the first one first.
 
     Those of `never` are for programs only.
@@ -71,10 +72,12 @@ def rows_as_table(
     return as_table(columns, texts, title)
 
 
-def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> Table:
+def as_table(columns: Mapping[str, Sequence[str]], to_the_left: Iterable[str], title: str | None = None) -> "Table":
     """Columns of texts as a table. Nothing in them is markup: a name such as [red] is shown as it is."""
+    from rich.text import Text
+
     titled = None if title is None else Text(title)
-    table = Table(title=titled, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = _empty_table(titled, pad_edge=False)
     left = set(to_the_left)
     for name in columns:
         if name in left:
@@ -96,23 +99,32 @@ def table_width(columns: Mapping[str, Sequence[str]]) -> int:
     return sum(width + _GAP for width in widest) - 1
 
 
-def print_verdict(out: Console, verdict: Verdict) -> None:
+def _empty_table(title: "Text | str | None", pad_edge: bool = True) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=pad_edge)
+
+
+def print_verdict(out: "Console", verdict: Verdict) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose."""
-    table = Table(title="The best setting found", title_justify="left", box=box.SIMPLE_HEAD)
+    from rich.text import Text
+
+    table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
     losing += " (ordinary 95 % interval)" if verdict.usual_intervals else ""
     styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
-    found, any_negative, scale = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale]
+    found, any_negative, in_percent = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale].is_log
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        losses = [_loss(loss, scale) for loss in verdict.effects[k]] if verdict.effects else []
+        losses = [_loss(loss, in_percent) for loss in verdict.effects[k]] if verdict.effects else []
         shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
         any_negative |= any(loss.startswith("-") for loss in shown.values())
         for i, span in enumerate(verdict.usual_intervals[k] if verdict.usual_intervals else ()):
             if i in shown and span is not None:
-                shown[i] += f" ({_loss(span[0], scale)} to {_loss(span[1], scale)})"
+                shown[i] += f" ({_loss(span[0], in_percent)} to {_loss(span[1], in_percent)})"
         others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
         others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
@@ -142,14 +154,16 @@ def cell(value: object) -> str:
 
 
 def _width(text: str) -> int:
+    from rich.cells import cell_len
+
     return max(map(cell_len, text.splitlines()), default=0)
 
 
-def _loss(loss: float | None, scale: OutcomeScale) -> str:
+def _loss(loss: float | None, in_percent: bool) -> str:
     """A loss with two digits behind the point, or in percent with one; never -0.00."""
     if loss is None:
         return ""
-    return f"{round(100 * loss, 1) + 0.0:.1f} %" if scale.is_log else f"{round(loss, 2) + 0.0:.2f}"
+    return f"{round(100 * loss, 1) + 0.0:.1f} %" if in_percent else f"{round(loss, 2) + 0.0:.2f}"
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,19 @@ from typing import Annotated, Any
 
 import typer
 
-from levers.cli.options import DEFAULT, FormatOption, StorageOption, command, missing_file, say_rows
+from levers.cli.options import (
+    DEFAULT,
+    LOOPBACK,
+    FormatOption,
+    HostOption,
+    PortOption,
+    RequireTokenOption,
+    StorageOption,
+    check_port,
+    command,
+    missing_file,
+    say_rows,
+)
 from levers.cli.output import Format
 from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError, StorageError
@@ -30,13 +42,9 @@ _STORAGE = "sqlite:///file.db or postgresql+psycopg://...; LEVERS_STORAGE if not
 
 def dashboard(
     url: Annotated[str | None, typer.Argument(metavar="STORAGE", help=_STORAGE)] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; only a loopback one works without a token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8080,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on a loopback address too, as behind a proxy.")
-    ] = False,
+    host: HostOption = LOOPBACK,
+    port: PortOption = 8080,
+    require_token: RequireTokenOption = False,
     certificate: Annotated[Path | None, typer.Option(help="A PEM file, to serve https.")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key, a PEM file.")] = None,
     public_url: Annotated[
@@ -65,8 +73,7 @@ def dashboard(
       levers dashboard --require-token --public-url https://lab.example.org
     """
     check_choice("log-level", log_level, LOG_LEVELS)
-    if not 0 <= port <= 65535:
-        raise InvalidSettingError(f"a port is 0 to 65535, not {port}")
+    check_port(port)
     if (certificate is None) != (key is None):
         raise InvalidSettingError("https needs both --certificate and --key")
     if public_url is not None and not re.fullmatch(r"https?://[^/\s]+/?", public_url):

@@ -23,20 +23,7 @@ from levers.studies.analysis.estimates import Gain
 from levers.studies.analysis.views import AWAITS, Best, EffectRow, Effects, Forecast, Status
 from levers.studies.events import Record
 from levers.studies.outcomes import past_runs
-from levers.studies.run import (
-    MOST_FRESH,
-    VERIFY_SECONDS,
-    AnyStudy,
-    ByTrial,
-    LogEntry,
-    Outcomes,
-    check_corrections,
-    check_head,
-    check_reason,
-    observed_levels,
-    outcome_pairs,
-    trial_number,
-)
+from levers.studies.run import AnyStudy, ByTrial, LogEntry, Outcomes, observed_levels, outcome_pairs, trial_number
 from levers.studies.sheets.files import MEDIA_TYPES, target_of, whole_file
 from levers.studies.spec import StudySpec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial, TrialState
@@ -225,14 +212,10 @@ class RemoteStudy(AnyStudy):
         """Everything that happened, oldest first."""
         return [built(LogEntry, one) for one in self._transport.pages(f"{self._path}/log", limit=1000)]
 
-    def verify(
-        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
-    ) -> "StudyVerification":
-        """Recompute the study from its log alone, on the service, which has limits to `seconds`. See `Study.verify`."""
+    def _verify(self, head: str | None, seconds: float, progress: bool | None) -> "StudyVerification":
         from levers.studies.analysis.verification import Difference, StudyVerification
 
-        check_head(head)
-        found = self._get("verification", head=head, seconds=check_positive("seconds", seconds))
+        found = self._get("verification", head=head, seconds=seconds)
         wrong, remarks = (tuple(built(Difference, one) for one in found[key]) for key in ("differences", "remarks"))
         return built(StudyVerification, found, differences=wrong, remarks=remarks)
 
@@ -277,18 +260,12 @@ class RemoteStudy(AnyStudy):
         """A run that gave no outcome; its row of the design is asked for again."""
         self._change("fail", trial=_known(trial), reason=reason)
 
-    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
-        """Correct several outcomes at once, all or none; decisions are taken again once, after the last."""
-        wanted = outcome_pairs(outcomes)
-        check_corrections(wanted, reason)
+    def _correct(self, wanted: list[tuple[int, float]], reason: str, observed: ByTrial | None) -> list[Correction]:
         sent = _with_observed(wanted, observed)
         return _corrections(self._change("correct", outcomes=sent, reason=reason))
 
-    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
-        """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
-        wanted = [_known(trial) for trial in trials]
-        check_reason(reason, wanted)
-        return _exclusions(self._change("exclude", trials=wanted, reason=reason))
+    def _exclude(self, wanted: list[int], reason: str) -> list[Exclusion]:
+        return _exclusions(self._change("exclude", trials=[_known(trial) for trial in wanted], reason=reason))
 
     def exclusions(self) -> list[Exclusion]:
         """Outcomes that do not count, oldest first."""
@@ -303,9 +280,8 @@ class RemoteStudy(AnyStudy):
         """More runs after the end: so many, or as many as the algorithm likes."""
         self._change("continue", n_runs=None if n_runs is None else check_count("n_runs", n_runs), reason=reason)
 
-    def confirm(self, n_runs: int, reason: str = "") -> None:
-        """Ask for fresh runs at the verdict's setting, and at the baseline if there is one; see `Study.confirm`."""
-        self._change("confirm", n_runs=check_count("n_runs", n_runs, 2, MOST_FRESH), reason=reason)
+    def _confirm(self, n_runs: int, reason: str) -> None:
+        self._change("confirm", n_runs=n_runs, reason=reason)
 
     def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
         """Change what is asked for, or known, under way; see `Study.restate`."""

@@ -89,6 +89,14 @@ class OutcomeScale:
         """What a setting loses that a solver puts so far below another: in the outcome's unit, or a share of that."""
         return difference if difference is None or not self.is_log else -self.gain(-difference)
 
+    def losses(self, *differences: float | None) -> tuple[float | None, ...]:
+        """`loss` of each.
+
+        >>> OutcomeScale().losses(0.5, None)
+        (0.5, None)
+        """
+        return tuple(map(self.loss, differences)) if self.is_log else differences
+
     def difference(self, loss: float) -> float:
         """How far apart a solver puts two settings of which one loses so much: the inverse of `loss`."""
         return -self.sign * math.log1p(-self.sign * loss) if self.is_log else loss

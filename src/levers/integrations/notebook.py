@@ -9,9 +9,9 @@ from typing import Any
 
 from levers.algorithms.base import Verdict
 from levers.charts.drawings import charts_of
-from levers.charts.html import style_sheet, table
+from levers.charts.html import LEVEL_HEADER, level_cells, style_sheet, table
 from levers.charts.view import StudyView
-from levers.core.outcome_scale import EVERY_SCALE, LINEAR
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Space
 from levers.experiments.compare import Comparison
 from levers.experiments.plan import Plan
@@ -96,26 +96,7 @@ def _plan(plan: Plan) -> str:
 
 
 def _effects(rows: Effects) -> str:
-    said = EVERY_SCALE[rows[0].scale if rows else LINEAR].said
-
-    def span(low: float | None, high: float | None) -> str:
-        return "-" if low is None or high is None else f"{said(low, '.3g')} to {said(high, '.3g')}"
-
-    return _rows(
-        ["lever", "level", "runs", "loss", "all at once", "alone, 95 %", "standing"],
-        [
-            (
-                row.factor,
-                level_text(row.level),
-                f"{row.n_runs:,}",
-                "-" if row.loss is None else said(row.loss),
-                span(row.low, row.high),
-                span(row.usual_low, row.usual_high),
-                row.standing,
-            )
-            for row in rows
-        ],
-    )
+    return _rows(LEVEL_HEADER, level_cells(rows, ".3g"))
 
 
 def _verdict(verdict: Verdict) -> str:

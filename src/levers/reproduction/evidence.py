@@ -313,6 +313,11 @@ def falls(line: Sequence[Estimate]) -> Judgement:
     return all_above_zero([replace(line[0].minus(line[-1]), at="the two ends")])
 
 
+def falling(lines: Lines, name: str, sentence: str, line: Sequence[Estimate], why: str) -> Claim:
+    """The claim that a line falls, with its values as what was measured."""
+    return claim(lines, name, sentence, " / ".join(f"{e.value:,.0f}" for e in line), falls(line), why)
+
+
 def slope(xs: Sequence[float], values: Sequence[NDArray[np.float64]]) -> list[float]:
     """The least-squares slope in each world; a row of values for each x, a column for each world.
 

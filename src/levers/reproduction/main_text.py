@@ -23,7 +23,7 @@ from levers.reproduction.evidence import (
     all_above_zero,
     average_above_zero,
     claim,
-    falls,
+    falling,
     place,
     share_at_most,
     span,
@@ -158,23 +158,20 @@ def _falling(lines: Lines) -> Iterator[Claim]:
     for n_factors in (10, 30):
         for known in (False, True):
             panel = parents_panel(n_factors, known)
-            line = lines.all_means(panel, "modl")
-            yield claim(
+            yield falling(
                 lines,
                 f"runs fall with the number of parents ({panel})",
                 "The runs of MODL decrease with the number of parents.",
-                " / ".join(f"{e.value:,.0f}" for e in line),
-                falls(line),
+                lines.all_means(panel, "modl"),
                 "told the number of parents, MODL stops early when there are few of them",
             )
         panel = parents_panel(n_factors, False)
         excess = [lines.combined(panel, x, modl=1.0, oracle=-1.0) for x in lines.xs(panel, "modl", "oracle")]
-        yield claim(
+        yield falling(
             lines,
             f"non-parents are what costs (K = {n_factors})",
             "Runs increase with the number of non-parents: what MODL needs beyond the oracle falls as they get fewer.",
-            " / ".join(f"{e.value:,.0f}" for e in excess),
-            falls(excess),
+            excess,
             "it does not",
         )
 
@@ -354,13 +351,11 @@ def elimination_claims(lines: Lines) -> Iterator[Claim]:
     )
     yield from _does_not_scale(lines)
     for panel in lines.panels():
-        line = lines.all_means(panel, "successive-elimination")
-        yield claim(
+        yield falling(
             lines,
             f"falls with the number of parents ({panel})",
             "Its runs decrease with the number of parents, because more arms can be eliminated.",
-            " / ".join(f"{e.value:,.0f}" for e in line),
-            falls(line),
+            lines.all_means(panel, "successive-elimination"),
             "the means do not fall",
         )
     three = lines.points(lines.panels(), *MAIN)

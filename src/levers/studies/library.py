@@ -13,8 +13,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from levers.algorithms.registry import DEFAULT_ALGORITHM, option_names
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
@@ -31,6 +30,9 @@ from levers.studies.storage.base import Storage, check_name, encoded, new_log
 from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study, login_name
 from levers.studies.transitions import finished_runs, first_events
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 DEFAULT_STORAGE = "sqlite:///levers.db"
 VARIABLE = "LEVERS_STORAGE"
@@ -69,7 +71,7 @@ def open_storage(storage: "str | Storage | None") -> Storage:
     return _opened[key]
 
 
-def _made_elsewhere(point: EntryPoint, address: str) -> Storage:
+def _made_elsewhere(point: "EntryPoint", address: str) -> Storage:
     """A storage of another package; whatever goes wrong in making it is that package's."""
     make = load(point, StorageError)
     try:

@@ -12,7 +12,7 @@ from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
-from levers.studies.state import StudyState, TrialState
+from levers.studies.state import Block, StudyState, TrialState
 
 _TAKEN = (TrialState.RUNNING, TrialState.STALE, TrialState.FAIL)
 _REPLACED = (TrialState.STALE, TrialState.FAIL, TrialState.ABANDONED)
@@ -144,7 +144,7 @@ def new_outcomes(state: StudyState, trials: Numbers, values: Values, taken: Code
     # a run without an outcome that was given up anyway is no news
     dropped = np.isnan(values[places]) & np.isin(state.trials.state[trials[places]], _REPLACED)
     keep = places[fresh & ~dropped]
-    levels, wrong = _levels_of(state, trials[keep], values[keep], None if taken is None else taken[keep])
+    levels, wrong = _levels_of(state, block, trials[keep], values[keep], None if taken is None else taken[keep])
     problems += [(int(keep[i]), reason) for i, reason in wrong.items()]
     unobserved = tuple(int(keep[i]) for i in wrong)
     keep = np.delete(keep, list(wrong))
@@ -203,10 +203,9 @@ def taken_levels(space: Space, trials: Sequence[int], observed: Observed | None)
 
 
 def _levels_of(
-    state: StudyState, trials: Numbers, values: Values, taken: Codes | None
+    state: StudyState, block: Block | None, trials: Numbers, values: Values, taken: Codes | None
 ) -> tuple[Codes | None, dict[int, str]]:
     """The levels of all levers in runs of the open block, None where it sets them all; and places that are wrong."""
-    block = state.awaited_block
     if block is None or (taken is None and block.observed is None) or not len(trials):
         return None, {}
     asked = state.spec.expand(block.batch.codes[state.trials.row[trials]])

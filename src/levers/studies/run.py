@@ -102,12 +102,12 @@ class AnyStudy(ABC):
         """A run that gave no outcome."""
 
     @abstractmethod
-    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
-        """Correct several outcomes at once."""
+    def _correct(self, wanted: list[tuple[int, float]], reason: str, observed: ByTrial | None) -> list[Correction]:
+        """What `correct_many` does, with a reason."""
 
     @abstractmethod
-    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
-        """Several outcomes that must not count."""
+    def _exclude(self, wanted: list[int], reason: str) -> list[Exclusion]:
+        """What `exclude_many` does, with a reason."""
 
     @abstractmethod
     def finish(self, reason: str = "") -> Verdict:
@@ -118,8 +118,8 @@ class AnyStudy(ABC):
         """More runs after the end."""
 
     @abstractmethod
-    def confirm(self, n_runs: int, reason: str = "") -> None:
-        """Fresh runs at the verdict's setting."""
+    def _confirm(self, n_runs: int, reason: str) -> None:
+        """What `confirm` does, with a number of runs that there can be."""
 
     @abstractmethod
     def restate(self, *, reason: str = "", **terms: Any) -> tuple[str, ...]:
@@ -130,10 +130,8 @@ class AnyStudy(ABC):
         """The trials that are out."""
 
     @abstractmethod
-    def verify(
-        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
-    ) -> "StudyVerification":
-        """Recompute the study from its log alone."""
+    def _verify(self, head: str | None, seconds: float, progress: bool | None) -> "StudyVerification":
+        """What `verify` does, with a digest that there can be."""
 
     @abstractmethod
     def status(self) -> Status:
@@ -198,12 +196,63 @@ class AnyStudy(ABC):
         """
         return self.correct_many([(trial, value)], reason, observed=_of_one(trial, observed))[0]
 
+    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
+        """Correct several outcomes at once, all or none; decisions are taken again once, after the last.
+
+        `observed` corrects the levels that levers took which were left alone; the outcome may then stay the same.
+        """
+        wanted = outcome_pairs(outcomes)
+        check_reason(reason, wanted)
+        return self._correct(wanted, reason, observed)
+
     def exclude(self, trial: Trial | int, reason: str) -> Exclusion:
         """An outcome that must not count, and why. Decisions that rested on it are taken again; see `changes`.
 
         `correct` brings it back.
         """
         return self.exclude_many([trial], reason)[0]
+
+    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
+        """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
+        wanted = [trial_number(trial) for trial in trials]
+        check_reason(reason, wanted)
+        return self._exclude(wanted, reason)
+
+    def confirm(self, n_runs: int, reason: str = "") -> None:
+        """Ask for fresh runs at the verdict's setting, and as many at the baseline if there is one; `ask` gives them.
+
+        When they are told, or `finish` ends it, `verdict().confirmation` compares them with what was predicted, and
+        says "confirmed" or "in doubt". No fit rests on them, and what is certified stays as it is. Confirming again
+        adds more; all fresh runs count together.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=0.5, seed=1)
+        >>> study.optimize(lambda params: 2.0 * params["heat"]).assignment["heat"]
+        2
+        >>> study.confirm(4)
+        >>> [trial.params["heat"] for trial in study.ask(10)]
+        [2, 2, 2, 2]
+        """
+        check_count("n_runs", n_runs, 2, MOST_FRESH)
+        self._confirm(n_runs, reason)
+
+    def verify(
+        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
+    ) -> "StudyVerification":
+        """Recompute the study from its log alone: the chain, designs, decisions, checks and verdict.
+
+        `head` is a digest that an earlier call returned and that was kept elsewhere: the log must still contain it.
+        After so many `seconds` the rest is only checked as a chain; a service has limits to them. Nothing is locked or
+        changed meanwhile.
+
+        >>> import levers
+        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
+        >>> found = study.verify()
+        >>> found.ok, study.verify(found.head).contains_head
+        (True, True)
+        """
+        check_head(head)
+        return self._verify(head, check_positive("seconds", seconds), progress)
 
     def optimize(
         self,
@@ -300,11 +349,6 @@ def _of_one(trial: Trial | int, observed: Mapping[str, Level] | None) -> dict[in
     if not isinstance(observed, Mapping):
         raise ObservedLevelError(f'what levers took looks like {{"heat": "low"}}, not {observed!r}')
     return {trial_number(trial): observed}
-
-
-def check_corrections(wanted: Sequence[tuple[int, float]], reason: str) -> None:
-    """Refuse corrections without a reason, and none at all."""
-    check_reason(reason, wanted)
 
 
 def check_reason(reason: str, wanted: Sequence[object]) -> None:

@@ -8,7 +8,6 @@ import csv
 import json
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -115,6 +114,8 @@ def _toml(text: str) -> dict[str, Any]:
         run = 0 if any(mark in piece for mark in ",\n=") else run + 1
         if run > _MOST_DOTS:
             raise ValueError(f"there are more than {_MOST_DOTS} dots in a row of keys")
+    import tomllib
+
     return tomllib.loads(text)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.algorithms.base import CHUNK, Verdict
-from levers.core.space import Assignment, Codes, Level
+from levers.core.space import Assignment, Codes, Level, Space
 from levers.core.validation import MAX_NAME, check_count, check_positive, check_text
 from levers.errors import (
     InvalidSettingError,
@@ -64,20 +64,7 @@ from levers.studies.outcomes import (
     taken_levels,
     whole_numbers,
 )
-from levers.studies.run import (
-    MOST_FRESH,
-    VERIFY_SECONDS,
-    AnyStudy,
-    ByTrial,
-    LogEntry,
-    Outcomes,
-    check_corrections,
-    check_head,
-    check_reason,
-    observed_levels,
-    outcome_pairs,
-    trial_number,
-)
+from levers.studies.run import AnyStudy, ByTrial, LogEntry, Outcomes, observed_levels, outcome_pairs, trial_number
 from levers.studies.space_text import tolerance_amount
 from levers.studies.spec import StudySpec, restated_spec
 from levers.studies.state import Correction, Exclusion, StudyState, Trial
@@ -211,6 +198,12 @@ class Study(AnyStudy):
         return self.state.spec
 
     @property
+    def space(self) -> Space:
+        """The levers. Terms may change, and they do not: the log is not read again for them."""
+        with self._lock:
+            return self._log.folded.spec.space
+
+    @property
     def is_finished(self) -> bool:
         """Whether there is a verdict, and no run is awaited."""
         return self.state.awaited_block is None
@@ -305,24 +298,9 @@ class Study(AnyStudy):
         stored = self.storage.read(self.id, after)[:n]
         return [LogEntry(one.seq, one.at, one.who, words(one.record().event)) for one in stored]
 
-    def verify(
-        self, head: str | None = None, *, seconds: float = VERIFY_SECONDS, progress: bool | None = None
-    ) -> "StudyVerification":
-        """Recompute the study from its log alone: the chain, designs, decisions, checks and verdict.
-
-        `head` is a digest that an earlier call returned and that was kept elsewhere: the log must still contain it.
-        After so many `seconds` the rest is only checked as a chain. Nothing is locked or changed meanwhile.
-
-        >>> import levers
-        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=1.0, seed=1)
-        >>> found = study.verify()
-        >>> found.ok, study.verify(found.head).contains_head
-        (True, True)
-        """
+    def _verify(self, head: str | None, seconds: float, progress: bool | None) -> "StudyVerification":
         from levers.studies.analysis.verification import read_log, verify_log
 
-        check_head(head)
-        check_positive("seconds", seconds)
         header, stored = read_log(self.storage, self.id)
         snapshot = self.storage.snapshot(self.id)
         if snapshot is not None and snapshot.seq > header.n_events:  # made by somebody who went on meanwhile
@@ -541,16 +519,12 @@ class Study(AnyStudy):
             check_running(transaction.state, [trial_number(trial)])
             transaction.write(Failed(numbers(trial_number(trial)), reason))
 
-    def correct_many(self, outcomes: Outcomes, reason: str, *, observed: ByTrial | None = None) -> list[Correction]:
-        """Correct several outcomes at once, all or none; decisions are taken again once, after the last.
-
-        `observed` corrects the levels that levers took which were left alone; the outcome may then stay the same.
-        """
-        wanted = outcome_pairs(outcomes)
-        check_corrections(wanted, reason)
-        return self.apart(lambda: self._correct(wanted, reason, observed))
-
     def _correct(self, wanted: list[tuple[int, float]], reason: str, observed: ByTrial | None) -> list[Correction]:
+        return self.apart(lambda: self._correct_under_lock(wanted, reason, observed))
+
+    def _correct_under_lock(
+        self, wanted: list[tuple[int, float]], reason: str, observed: ByTrial | None
+    ) -> list[Correction]:
         with self.writing() as transaction:
             decide(transaction)
             taken = taken_levels(self.space, [number for number, _ in wanted], observed_levels(observed))
@@ -561,13 +535,10 @@ class Study(AnyStudy):
             self._decide_again(transaction, [number for number, _ in wanted])
             return transaction.state.corrections[-len(wanted) :]
 
-    def exclude_many(self, trials: Iterable[Trial | int], reason: str) -> list[Exclusion]:
-        """Several outcomes that must not count, all or none; decisions are taken again once, after the last."""
-        wanted = [trial_number(trial) for trial in trials]
-        check_reason(reason, wanted)
-        return self.apart(lambda: self._exclude(wanted, reason))
-
     def _exclude(self, wanted: list[int], reason: str) -> list[Exclusion]:
+        return self.apart(lambda: self._exclude_under_lock(wanted, reason))
+
+    def _exclude_under_lock(self, wanted: list[int], reason: str) -> list[Exclusion]:
         with self.writing() as transaction:
             decide(transaction)
             for number in wanted:
@@ -620,26 +591,11 @@ class Study(AnyStudy):
                 raise StudyError(f"{state.spec.algorithm} cannot go on after its end; cfs can")
             transaction.write(*continuing(state, n_runs, reason))
 
-    def confirm(self, n_runs: int, reason: str = "") -> None:
-        """Ask for fresh runs at the verdict's setting, and as many at the baseline if there is one; `ask` gives them.
-
-        When they are told, or `finish` ends it, `verdict().confirmation` compares them with what was predicted, and
-        says "confirmed" or "in doubt". No fit rests on them, and what is certified stays as it is. Confirming again
-        adds more; all fresh runs count together.
-
-        >>> import levers
-        >>> study = levers.create_study("oven", {"heat": [1, 2]}, tolerance=1.0, noise_sd=0.5, seed=1)
-        >>> study.optimize(lambda params: 2.0 * params["heat"]).assignment["heat"]
-        2
-        >>> study.confirm(4)
-        >>> [trial.params["heat"] for trial in study.ask(10)]
-        [2, 2, 2, 2]
-        """
-        check_count("n_runs", n_runs, 2, MOST_FRESH)
-        check_text("reason", reason)
-        self.apart(lambda: self._confirm(n_runs, reason))
-
     def _confirm(self, n_runs: int, reason: str) -> None:
+        check_text("reason", reason)
+        self.apart(lambda: self._confirm_under_lock(n_runs, reason))
+
+    def _confirm_under_lock(self, n_runs: int, reason: str) -> None:
         with self.writing() as transaction:
             decide(transaction)
             state = transaction.state

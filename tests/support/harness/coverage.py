@@ -139,25 +139,27 @@ def _stops(solver: Any, world: World, seed: int) -> Iterator[Verdict]:
         yield solver.verdict(solver.finish(state, step.codes[:0], y[:0]))
 
 
+@cache  # scenarios that differ in the world's shape alone share it, and a budget of hundreds of runs takes a while
+def _certified_of_nothing(sizes: tuple[int, ...], options: tuple[tuple[str, Any], ...], seed: int) -> float:
+    """What a study certifies in whose world nothing matters."""
+    nothing = additive_world([[0.0] * m for m in sizes])
+    scenario = Scenario("nothing", lambda seed: nothing, dict(options), None)
+    within = run_on_world(scenario.solver(nothing), nothing, seed).within
+    return within if math.isfinite(within) else 2.0  # fewer runs than parameters: any gap would do
+
+
 def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, stretch: float = 1.0) -> Worlds:
     """Gaps at the scale that a budget resolves: what a study without effects certifies.
 
     One design certifies what its rows determine, so that is taken for each seed; otherwise it is a middle value.
     """
 
-    @cache
     def certified(seed: int) -> float:
-        nothing = additive_world([[0.0] * m for m in sizes])
-        scenario = Scenario("nothing", lambda seed: nothing, options, None)
-        within = run_on_world(scenario.solver(nothing), nothing, seed).within
-        return within if math.isfinite(within) else 2.0  # fewer runs than parameters: any gap would do
-
-    @cache
-    def usual() -> float:
-        return statistics.median(certified(seed) for seed in range(9))
+        return _certified_of_nothing(sizes, tuple(options.items()), seed)
 
     def world(seed: int) -> World:
-        resolved = stretch * (usual() if options["aim"] == "best" else certified(seed))
+        middle = statistics.median(map(certified, range(9))) if options["aim"] == "best" else certified(seed)
+        resolved = stretch * middle
         if shape == "mixed":
             rng = np.random.default_rng([seed, 79])
             return additive_world([(2 * resolved / len(sizes) * rng.exponential(size=m)).tolist() for m in sizes])

@@ -1,14 +1,15 @@
 """Certified factorial selection (CFS), the default: what a user sets, and under which rules a study goes on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import Algorithm, Batch, Outlook, Progress, Remark, Verdict
+from levers.algorithms.base import Batch, Outlook, Progress, Remark, Verdict
 from levers.algorithms.cfs import settings
+from levers.algorithms.cfs.options import CfsOptions
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import (
@@ -30,7 +31,7 @@ from levers.core.designs.changes import HardLevers
 from levers.core.model.choices import Parts
 from levers.core.model.ordinary import Fitted
 from levers.core.space import Codes
-from levers.core.validation import check_choice, check_scale
+from levers.core.validation import check_choice
 from levers.errors import InvalidSettingError
 
 DAYS_UNKNOWN = Remark(
@@ -42,7 +43,7 @@ DAYS_UNKNOWN = Remark(
 
 
 @dataclass(frozen=True)
-class Cfs(Algorithm):
+class Cfs(CfsOptions):
     """Drop levels on evidence that holds at any time, and choose with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
@@ -63,19 +64,6 @@ class Cfs(Algorithm):
     8
     """
 
-    name: ClassVar[str] = "cfs"
-    absorbs_runs: ClassVar[bool] = True
-    certifies_early: ClassVar[bool] = True
-    compares_within_blocks: ClassVar[bool] = True
-    finishes_early: ClassVar[bool] = True
-
-    certificate: str = CERTIFICATES[0]
-    noise: str = NOISES[0]
-    max_parents: int | None = None
-    min_effect: float | None = None
-    budget: int | None = None
-    batch_size: int | None = None
-    most_cells: int = settings.MOST_CELLS
     parts: Parts = ()
     aim: str | None = None
     max_runs: int | None = None
@@ -85,14 +73,11 @@ class Cfs(Algorithm):
     hard_to_change: HardLevers = ()
 
     def __post_init__(self) -> None:
-        check_choice("certificate", self.certificate, CERTIFICATES[:2])
-        check_choice("noise", self.noise, NOISES)
+        self.check_options()
         if self.aim is not None:
             check_choice("aim", self.aim, AIMS)
         if self.aim == BEST and self.budget is None:
             raise InvalidSettingError("the aim 'best' spends a budget; give one, without a tolerance", field="aim")
-        if self.min_effect is not None:
-            check_scale("min_effect", self.min_effect)
         if self.free and not (self.pools and not self.is_sparse):
             raise InvalidSettingError(
                 "levers can be left alone in studies that choose by all their runs: without min_effect, a complete "
@@ -111,11 +96,12 @@ class Cfs(Algorithm):
     @classmethod
     def study_options(cls, n_factors: int) -> dict[str, Any]:
         """Whole blocks, of a size that can be stored."""
-        return TwoStage.study_options(n_factors)
+        most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
+        return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
-        """What a study costs to begin, about."""
+        """What a study costs to begin, about. Studies ask for it again with every run that they hand out."""
         sparse = isinstance(self.max_parents, int) and self.is_sparse  # it is asked for before options are checked
         proven = self.certificate == CERTIFICATES[1]
         return study_cost(self.space.n_levels, sparse=sparse, pooled=self.pools, proven=proven)
@@ -123,18 +109,8 @@ class Cfs(Algorithm):
     @cached_property
     def two_stage(self) -> TwoStage:
         """The rules that screen first and select on fresh runs."""
-        return TwoStage(
-            self.problem,
-            certificate=self.certificate,
-            noise=self.noise,
-            max_parents=self.max_parents,
-            min_effect=self.min_effect,
-            budget=self.budget,
-            batch_size=self.batch_size,
-            most_cells=self.most_cells,
-            max_runs=self.max_runs,
-            tied=tuple(k for k, parts in enumerate(self.parts) if parts),
-        )
+        shared = {f.name: getattr(self, f.name) for f in fields(CfsOptions)}
+        return TwoStage(**shared, max_runs=self.max_runs, tied=tuple(k for k, parts in enumerate(self.parts) if parts))
 
     @cached_property
     def pooled(self) -> Pooled:

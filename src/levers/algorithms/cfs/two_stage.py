@@ -9,7 +9,6 @@ argument is in docs/theory.
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +17,6 @@ from levers.algorithms.base import (
     CHUNK,
     PAST,
     STOPPED_EARLY,
-    Algorithm,
     Batch,
     BlockRecord,
     Outlook,
@@ -30,10 +28,11 @@ from levers.algorithms.base import (
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.decisions import Prospect, Shares
-from levers.algorithms.cfs.settings import LOOK, NOISES, RULES, SCREENING, SELECTION
+from levers.algorithms.cfs.options import CfsOptions
+from levers.algorithms.cfs.settings import LOOK, RULES, SCREENING, SELECTION
 from levers.algorithms.cfs.state import CfsState, rows_digest
 from levers.algorithms.cfs.without_claims import UnclaimedStages
-from levers.core.certificates.certificate import CERTIFICATES, certified_levels, check_failure_prob, scale_needed
+from levers.core.certificates.certificate import certified_levels, check_failure_prob, scale_needed
 from levers.core.certificates.look import Look, plan_look, plan_subgaussian_look
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.designs.design import BlockEstimate, Design, estimate_block, independent_effects
@@ -56,12 +55,12 @@ from levers.core.model.moments import LevelSums, Moments, pair_counts
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import posterior
 from levers.core.space import Codes
-from levers.core.validation import check_choice, check_count, check_scale
+from levers.core.validation import check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 
 @dataclass(frozen=True)
-class TwoStage(Algorithm):
+class TwoStage(CfsOptions):
     """Screen levels at any time, then select among the rest on fresh runs with a certificate for the sum of losses.
 
     `max_parents` and `min_effect` are what the user knows, and save most of the runs when true. With `budget` instead
@@ -77,28 +76,12 @@ class TwoStage(Algorithm):
     8
     """
 
-    name: ClassVar[str] = "cfs"
-    absorbs_runs: ClassVar[bool] = True
-    certifies_early: ClassVar[bool] = True
-    compares_within_blocks: ClassVar[bool] = True
-    finishes_early: ClassVar[bool] = True
-
-    certificate: str = CERTIFICATES[0]
-    noise: str = NOISES[0]
-    max_parents: int | None = None
-    min_effect: float | None = None
-    budget: int | None = None
-    batch_size: int | None = None
-    most_cells: int = settings.MOST_CELLS
     tied: tuple[int, ...] = ()
     max_runs: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("certificate", self.certificate, CERTIFICATES[:2])
-        check_choice("noise", self.noise, NOISES)
+        self.check_options()
         self.check_max_parents(self.max_parents)
-        if self.min_effect is not None:
-            check_scale("min_effect", self.min_effect)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
         if (self.budget is None) == (self.problem.tolerance is None):
@@ -125,18 +108,7 @@ class TwoStage(Algorithm):
                 )
             check_count("max_runs", self.max_runs, decisions.first_block(self.n_levels, self.problem.noise_sd is None))
 
-    @classmethod
-    def study_options(cls, n_factors: int) -> dict[str, Any]:
-        """Whole blocks, of a size that can be stored."""
-        most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
-        return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
-
     # What follows from the settings: shares of the error, lengths, looks
-
-    @cached_property
-    def n_levels(self) -> tuple[int, ...]:
-        """How many levels each factor has."""
-        return self.problem.space.n_levels
 
     def shares(self, state: CfsState | None = None) -> Shares:
         """How the failure probability is shared out; decided before the first run."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from levers.core.codec import serialisable
 from levers.core.model.level_index import Numbers, Places, offsets
@@ -282,6 +281,25 @@ def _constants(runs: Runs) -> Numbers:
     return found
 
 
+# scipy.linalg takes as long to import as numpy, and most commands fit nothing: it is imported where it is used
+
+
+def _factored(matrix: Numbers) -> tuple[Numbers, bool]:
+    """The Cholesky factor of a covariance, as `_solution` takes it."""
+    from scipy.linalg import cho_factor
+
+    found: tuple[Numbers, bool] = cho_factor(matrix, lower=True, check_finite=False)
+    return found
+
+
+def _solution(root: tuple[Numbers, bool], columns: Numbers) -> Numbers:
+    """Sigma^-1 of columns, by Sigma's factor."""
+    from scipy.linalg import cho_solve
+
+    found: Numbers = cho_solve(root, columns, check_finite=False)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class InteractionFit:
     """The fit to some runs of factors with these numbers of levels.
@@ -325,14 +343,13 @@ class InteractionFit:
         n = len(self.runs)
         total = self._between_runs
         noise = self.weights.noise_variance + _JITTER * float(np.trace(total)) / max(n, 1)
-        found: tuple[Numbers, bool] = cho_factor(total + noise * np.eye(n), lower=True, check_finite=False)
-        return found
+        return _factored(total + noise * np.eye(n))
 
     @cached_property
     def _off(self) -> tuple[Numbers, Numbers]:
         """Sigma^-1 B and (B' Sigma^-1 B)^-1, with B the constants' columns."""
         columns = _constants(self.runs)
-        solved: Numbers = cho_solve(self._root, columns, check_finite=False)
+        solved = _solution(self._root, columns)
         return solved, np.asarray(np.linalg.inv(columns.T @ solved), dtype=np.float64)
 
     @cached_property
@@ -342,8 +359,7 @@ class InteractionFit:
         (P y)_i / P_ii is how far run i is from what all the others expect of it, and 1 / P_ii the variance of that.
         """
         columns, inverse = self._off
-        found: Numbers = cho_solve(self._root, np.eye(len(self.runs)), check_finite=False)
-        return found - columns @ inverse @ columns.T
+        return _solution(self._root, np.eye(len(self.runs))) - columns @ inverse @ columns.T
 
     @property
     def left_out(self) -> tuple[Numbers, Numbers]:
@@ -358,7 +374,7 @@ class InteractionFit:
 
     def _solved(self, outcomes: Numbers) -> Numbers:
         """Sigma^-1 (y - B b), with b the constants by generalised least squares."""
-        solved = cho_solve(self._root, outcomes, check_finite=False)
+        solved = _solution(self._root, outcomes)
         columns, inverse = self._off
         found: Numbers = solved - columns @ (inverse @ (columns.T @ outcomes))
         return found

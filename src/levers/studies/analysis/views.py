@@ -13,9 +13,7 @@ from levers.core.model.ordinary import FactorTest
 from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
-from levers.studies.analysis.confirmation import confirmation
 from levers.studies.analysis.describe import setting_words, several
-from levers.studies.analysis.diagnostics import additivity, gathered_runs, interactions_of
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
 from levers.studies.outcomes import is_correctable, levels_of_run
@@ -307,6 +305,8 @@ def verdict(state: StudyState) -> Verdict | None:
     """The verdict, with what the study adds to its guarantee; None before the end."""
     if state.open_block is not None:
         return None
+    from levers.studies.analysis.confirmation import confirmation  # at the end only: lists and statuses do without
+
     found = _final(state)
     estimates = Estimates.of(state)
     found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
@@ -347,6 +347,8 @@ def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
 def _provisos(state: StudyState) -> Iterator[Remark]:
     if state.spec.outcome_scale.is_log:
         yield Remark("log scale", _log_words(state.spec))
+    from levers.studies.analysis.diagnostics import additivity, gathered_runs, interactions_of  # likewise
+
     together = interactions_of(state, gathered_runs(state, with_open=False)) is not None
     if together and (found := additivity(state)).suspects:
         yield Remark("interaction", found.summary, found.interacting)
@@ -435,9 +437,9 @@ _MOST_LISTED = 5
 
 def doubts(state: StudyState) -> tuple[Remark, ...]:
     """What the last checks found; of a study that an older version ended without them, what they find now."""
-    from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
-
     if state.doubts is None and state.open_block is None:
+        from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
+
         return checks.doubts(state)
     return state.doubts or ()
 
@@ -459,12 +461,11 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
             standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
-            loss, low, high, usual_low, usual_high = (
-                scale.loss(one) for one in (losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None)))
+            loss, low, high, usual_low, usual_high = scale.losses(
+                losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None))
             )
-            row = EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)))
-            usual_span = {"usual_low": usual_low, "usual_high": usual_high}
-            rows.append(replace(row, **usual_span, p_value=test and test.p_value, scale=scale.name))
+            more = (usual_low, usual_high, test and test.p_value, scale.name)
+            rows.append(EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)), *more))
     return rows
 
 

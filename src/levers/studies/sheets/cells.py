@@ -164,6 +164,15 @@ def trimmed(text: str) -> str:
     return text.strip().replace("\r\n", "\n").replace("\r", "\n")
 
 
+def column_key(cell: str) -> str:
+    """What the name of a column is known by, whatever a spreadsheet did to it.
+
+    >>> column_key(" '=heat ")
+    '=heat'
+    """
+    return trimmed(plain(cell.strip()))
+
+
 EMPTY, UNKNOWN, ALONE = -2, -3, -4
 """Codes of a cell that holds no level: nothing, something else, or that the lever is left alone. Not FREE, which is a
 column that the sheet does not have. A lever that was left alone and took level i has the code ALONE - 1 - i."""

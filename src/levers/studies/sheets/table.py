@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from levers.core.space import Space
 from levers.errors import SheetError
-from levers.studies.sheets.cells import Problems, listed, neutral, plain, shown, trimmed
+from levers.studies.sheets.cells import Problems, column_key, listed, neutral, shown
 from levers.studies.spec import RESERVED, STAMP, has_stamp
 
 DELIMITERS = (",", ";", "\t")
@@ -50,8 +50,8 @@ def recognised(header: Sequence[str], space: Space) -> int:
     >>> recognised(["trial", "heat;outcome"], Space.of({"heat": [1, 2]}))
     1
     """
-    known = {"trial", "outcome", STAMP, *(_key(neutral(name)).casefold() for name in space.names)}
-    return len(known & {_key(cell).casefold() for cell in header})
+    known = {"trial", "outcome", STAMP, *(column_key(neutral(name)).casefold() for name in space.names)}
+    return len(known & {column_key(cell).casefold() for cell in header})
 
 
 def match_columns(header: Sequence[str], space: Space, *, need_trials: bool) -> Columns:
@@ -60,7 +60,7 @@ def match_columns(header: Sequence[str], space: Space, *, need_trials: bool) -> 
     Columns that are not known may stand beside those of all factors. If one of these is missing, another column may be
     it under a wrong name, with levels that nobody would check.
     """
-    keys = [_key(cell) for cell in header]
+    keys = [column_key(cell) for cell in header]
     fixed: dict[str, int | None] = {STAMP: None}
     for name in ("trial", "outcome", *([STAMP] if has_stamp(space) else [])):
         places = [k for k, key in enumerate(keys) if key.casefold() == name]
@@ -88,7 +88,7 @@ def _match_factors(
 ) -> tuple[int | None, ...]:
     found: dict[int, int] = {}
     used = set(taken)
-    name_keys = [_key(neutral(name)) for name in names]
+    name_keys = [column_key(neutral(name)) for name in names]
     rounds: tuple[tuple[Sequence[str], Sequence[str]], ...] = (
         (header, [neutral(name) for name in names]),
         (header, names),
@@ -115,10 +115,6 @@ def _match_factors(
             if again:
                 raise SheetError(f"2 columns are named {shown(keys[again[0]])}; keep one of them")
     return tuple(found.get(k) for k in range(len(names)))
-
-
-def _key(cell: str) -> str:
-    return trimmed(plain(cell.strip()))
 
 
 def _grouped(pairs: Sequence[tuple[str, int]]) -> dict[str, list[int]]:

@@ -362,7 +362,7 @@ def send(study: WorkedStudy, journal: Journal) -> dict[int, LeversError]:
             if one.value is None:
                 study.fail(one.trial, one.failed or "")
             else:
-                study.tell_many([(_as_asked(study, one), one.value)], observed=_taken([one]))
+                study.tell_many([told[one.trial]], observed=_taken([one]))
         except LateOutcomeError as error:
             log.info("%s: %s", study.name, error)
         except (TrialError, InvalidOutcomeError) as error:

@@ -1,12 +1,13 @@
 """Ask, tell, fail, correct, exclude, finish and more: what changes a study. Each may carry a key, and happens once."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 
+from levers.algorithms.base import Verdict
 from levers.core.space import Level
 from levers.studies.analysis import views
 from levers.studies.outcomes import Surprise
@@ -166,26 +167,32 @@ def exclude(request: Request, name: Name, body: Annotated[Exclude, Body()], key:
     return changed(request, name, key, body, act, len(body.trials), apart=True)
 
 
+def _on_course(
+    request: Request,
+    name: str,
+    key: str | None,
+    body: BaseModel,
+    act: Callable[[Study], tuple[str, ...] | Verdict | None],
+) -> Response:
+    """Change a study's course, and answer where it stands then; `act` may return the terms that changed."""
+
+    def made(study: Study) -> Standing:
+        changes = act(study)
+        return Standing(status=study.status(), changes=list(changes) if isinstance(changes, tuple) else [])
+
+    return changed(request, name, key, body, made, apart=True)
+
+
 @of_study(router.post, "finish", "finish", "End a study now", Standing, responses=_ERRORS)
 def finish(request: Request, name: Name, body: Annotated[Finish, Body()], key: Key = None) -> Response:
     """The verdict is then what is certified by the runs made so far; runs that are out are given up."""
-
-    def act(study: Study) -> Standing:
-        study.finish(body.reason)
-        return Standing(status=study.status(), changes=[])
-
-    return changed(request, name, key, body, act, apart=True)
+    return _on_course(request, name, key, body, lambda study: study.finish(body.reason))
 
 
 @of_study(router.post, "continue", "goOn", "Go on after the end", Standing, responses=_ERRORS)
 def go_on(request: Request, name: Name, body: Annotated[GoOn, Body()], key: Key = None) -> Response:
     """One more round of runs; what is certified afterwards allows for it."""
-
-    def act(study: Study) -> Standing:
-        study.go_on(body.n_runs, body.reason)
-        return Standing(status=study.status(), changes=[])
-
-    return changed(request, name, key, body, act, apart=True)
+    return _on_course(request, name, key, body, lambda study: study.go_on(body.n_runs, body.reason))
 
 
 @of_study(router.post, "confirm", "confirm", "Confirm the verdict by fresh runs", Standing, responses=_ERRORS)
@@ -194,24 +201,14 @@ def confirm(request: Request, name: Name, body: Annotated[Confirm, Body()], key:
 
     `ask` hands them out in random order. No fit rests on them.
     """
-
-    def act(study: Study) -> Standing:
-        study.confirm(body.n_runs, body.reason)
-        return Standing(status=study.status(), changes=[])
-
-    return changed(request, name, key, body, act, apart=True)
+    return _on_course(request, name, key, body, lambda study: study.confirm(body.n_runs, body.reason))
 
 
 @of_study(router.post, "restate", "restate", "Change the terms under way", Standing, responses=_ERRORS)
 def restate(request: Request, name: Name, body: Annotated[Restate, Body()], key: Key = None) -> Response:
     """A tolerance in place of a budget or the other way round, another noise: all runs so far count under them."""
     terms = {field: getattr(body, field) for field in body.model_fields_set if field != "reason"}
-
-    def act(study: Study) -> Standing:
-        changes = study.restate(reason=body.reason, **terms)
-        return Standing(status=study.status(), changes=list(changes))
-
-    return changed(request, name, key, body, act, apart=True)
+    return _on_course(request, name, key, body, lambda study: study.restate(reason=body.reason, **terms))
 
 
 @of_study(router.post, "import", "importRuns", "Take in past runs", Imported, responses=_ERRORS)

@@ -49,10 +49,12 @@ def _stands(study: Study) -> str:
 
 
 @router.get("/studies/{name}/finish")
-def finish_page(request: Request, name: str) -> Response:
-    """What the verdict would be now, and whether to end the study on it."""
+@router.get("/studies/{name}/continue")
+@router.get("/studies/{name}/terms")
+def question(request: Request, name: str) -> Response:
+    """What the verdict would be now, how many more runs are wanted, or the terms to be changed; nothing happens yet."""
     _, view = opened(request, name, "write")
-    return _asked(request, "finish", view)
+    return _asked(request, request.url.path.rpartition("/")[2], view)
 
 
 @router.post("/studies/{name}/finish")
@@ -68,13 +70,6 @@ def finish(request: Request, name: str, form: Posted) -> Response:
     if view.state.confirming_block is not None:
         said = f"The confirmation is over: {_stands(study)}"
     return answered(request, study_address(study, "/verdict"), said)
-
-
-@router.get("/studies/{name}/continue")
-def go_on_page(request: Request, name: str) -> Response:
-    """How many more runs are wanted."""
-    _, view = opened(request, name, "write")
-    return _asked(request, "continue", view)
 
 
 @router.post("/studies/{name}/continue")
@@ -98,13 +93,6 @@ def confirm(request: Request, name: str, form: Posted) -> Response:
     except LeversError as error:
         return refused(request, study, view, error)
     return answered(request, study_address(study, "#runs"), f"{_stands(study)} Ask for them, and enter their outcomes.")
-
-
-@router.get("/studies/{name}/terms")
-def terms_page(request: Request, name: str) -> Response:
-    """What is asked for and known, to be changed."""
-    _, view = opened(request, name, "write")
-    return _asked(request, "terms", view)
 
 
 @router.post("/studies/{name}/terms")

@@ -151,11 +151,6 @@ class Pooled(Algorithm):
     # What follows from the settings
 
     @cached_property
-    def n_levels(self) -> tuple[int, ...]:
-        """How many levels each factor has."""
-        return self.problem.space.n_levels
-
-    @cached_property
     def choices(self) -> Choices:
         """What is chosen among, and what it is made of."""
         return Choices(self.n_levels, self.parts)

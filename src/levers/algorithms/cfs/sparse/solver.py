@@ -9,7 +9,7 @@ many unknown factors as there may be. The argument is in docs/theory/sparse.md.
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -123,18 +123,7 @@ class Sparse(Algorithm):
                 field="tolerance",
             )
 
-    @classmethod
-    def study_options(cls, n_factors: int) -> dict[str, Any]:
-        """Whole blocks, of a size that can be stored."""
-        most_cells = min(settings.STUDY_CELLS, settings.STUDY_RUNS * n_factors)
-        return {"batch_size": settings.WHOLE_BLOCK, "most_cells": most_cells}
-
     # What follows from the settings: shares of the error, lengths
-
-    @cached_property
-    def n_levels(self) -> tuple[int, ...]:
-        """How many levels each factor has."""
-        return self.problem.space.n_levels
 
     @cached_property
     def parent_levels(self) -> tuple[int, ...]:
