@@ -188,11 +188,11 @@ class Pooled(Algorithm):
         return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal, far_behind, known)
 
     def _ends_as_planned(self, state: PooledState) -> bool:
-        """Whether a state is the end of a budget, which no outcome had a part in, and effects add up."""
+        """Whether a state is the end of a budget, which no outcome had a part in, and certifies something."""
         part = self.elsewhere or self.unequal != 1.0
         if self.rules < LEADER_RULES or self.budget is None or state.charged or part:
             return False
-        return state.finished and state.prevailing is None and state.n_runs - state.n_past >= self.budget
+        return state.finished and state.certified is not None and state.n_runs - state.n_past >= self.budget
 
     @property
     def _leaves_out_at_end(self) -> bool:
