@@ -1,10 +1,10 @@
-"""What intervals at the end of a budget are worth: python benchmarks/at_the_end.py [studies]
+"""What intervals at the end of a budget are worth: python benchmarks/at_the_end.py [studies] [aim]
 
-Studies with a budget for the best setting, failure probability 10 %. Intervals of what each level loses are for the end
-of the budget, which is fixed in advance. Rows follow outcomes, so it is counted whether all hold at once: "missed"
-is the share of studies in which a true loss is outside its interval, "false" that in which a lever without effect is
-shown to matter. "shown" is the share of levers with an effect that are shown to matter, and "before" the same by
-intervals that hold at any time, which every budget had before. A star marks more than 10 % missed.
+Studies with a budget for the best setting, or with the aim "certify", failure probability 10 %. Intervals of what each
+level loses are for the end of the budget, which is fixed in advance. Rows follow outcomes, so it is counted whether all
+hold at once: "missed" is the share of studies in which a true loss is outside its interval, "false" that in which a
+lever without effect is shown to matter. "shown" is the share of levers with an effect that are shown to matter, and
+"before" the same by intervals that hold at any time, which every budget had before. A star marks more than 10 % missed.
 
 Effects are normal, 1 and 3 times the standard error of a difference in a balanced design of as many runs, at 7 of 10
 levers; or there are none.
@@ -42,13 +42,13 @@ class Found(NamedTuple):
     before: int
 
 
-def study(sizes: tuple[int, ...], n_runs: int, known: bool, size: float, seed: int) -> Found:
+def study(sizes: tuple[int, ...], n_runs: int, known: bool, size: float, aim: str, seed: int) -> Found:
     """Rows are those of rules without fits of interactions, which have no part in this and take most of the time."""
     rng, noise, draw = np.random.default_rng(seed).spawn(3)
     unit = size * math.sqrt(2 * float(np.mean(sizes)) / n_runs)
     effects = [draw.normal(size=m) * unit * (draw.random() < 0.7) for m in sizes]
     problem = Problem(Space.sized(list(sizes)), None, 0.1, 1.0 if known else None)
-    solver = Pooled(problem, budget=n_runs, aim="best", rules=THIN_RULES)
+    solver = Pooled(problem, budget=n_runs, aim=aim, rules=THIN_RULES)
     state = solver.start()
     while isinstance(step := solver.ask(state, rng), Batch):
         means = sum(theta[step.codes[:, k]] for k, theta in enumerate(effects))
@@ -66,6 +66,7 @@ def study(sizes: tuple[int, ...], n_runs: int, known: bool, size: float, seed: i
 
 def main() -> None:
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    aim = sys.argv[2] if len(sys.argv) > 2 else "best"
     workers = int(os.environ.get("WORKERS", os.cpu_count() or 1))
     print(
         f"{'levels':>16} {'runs':>5} {'noise':>8} {'effects':>8} {'missed':>7} {'false':>7} {'shown':>6} {'before':>7}"
@@ -73,7 +74,9 @@ def main() -> None:
     for sizes, n_runs in KINDS:
         for known in (True, False):
             for size in SIZES:
-                made = Parallel(n_jobs=workers)(delayed(study)(sizes, n_runs, known, size, seed) for seed in range(n))
+                made = Parallel(n_jobs=workers)(
+                    delayed(study)(sizes, n_runs, known, size, aim, seed) for seed in range(n)
+                )
                 missed, false = (sum(part) / n for part in ([f.missed for f in made], [f.false for f in made]))
                 parents = max(sum(f.parents for f in made), 1)
                 shown, before = (sum(part) / parents for part in ([f.shown for f in made], [f.before for f in made]))
