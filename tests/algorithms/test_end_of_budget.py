@@ -140,6 +140,18 @@ def test_intervals_at_the_end_are_those_of_one_look(noise_sd: float | None) -> N
             assert span == pytest.approx((middle - radius[j], middle + radius[j]))
 
 
+def test_without_the_claim_all_levers_are_at_stake_at_the_end() -> None:
+    """With at most one parent the promise is narrower; without that it is what the same runs say of all levers."""
+    _, state = ended(2, THIN_RULES)
+    problem = Problem(Space.sized([len(one) for one in EFFECTS]), None, 0.1, 1.0)
+    plain, claimed = (Pooled(problem, max_parents, 90, aim="best") for max_parents in (None, 1))
+    verdict = claimed.verdict(replace(state, certified=certified(claimed, state)))
+    assert verdict.tolerance is not None
+    assert verdict.tolerance_without_claims is not None
+    assert verdict.tolerance_without_claims == pytest.approx(certified(plain, state))
+    assert verdict.tolerance < verdict.tolerance_without_claims
+
+
 def test_before_its_end_a_budget_says_what_holds_at_any_time() -> None:
     solver, noise = Pooled(Problem(Space.sized([3, 3]), None, 0.1, 1.0), budget=60, aim="best"), rng_of(2)
     batch = solver.ask(solver.start(), rng_of(1))

@@ -175,14 +175,16 @@ class PooledCertificate:
         """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
         if state.noise_sd is None:
             return None
-        if self.far_behind and not state.charged:
-            stakes, risk = self.stakes_at_end(state, evidence), risk - self.far_behind
-        else:
-            stakes = self.stakes(state, evidence)
+        spent = self.spent_at_end(state)
+        stakes, risk = (self.stakes_at_end if spent else self.stakes)(state, evidence), risk - spent
         upper = math.inf if state.upper_loss is None else state.upper_loss + self.lost_elsewhere(risk)
         if all(math.isfinite(error) for _, error in stakes):
             upper = min(upper, stakes_tolerance(stakes, risk))
         return upper if math.isfinite(upper) else None
+
+    def spent_at_end(self, state: PooledState) -> float:
+        """The probability spent on leaving out levels far behind: none at a moment that outcomes may have chosen."""
+        return 0.0 if state.charged else self.far_behind
 
     def lost_elsewhere(self, risk: float) -> float:
         """What choices on other runs lose at most, by their own certificate."""

@@ -699,7 +699,8 @@ class Pooled(Algorithm):
         """The tolerance that the same runs certify without the claim; None where none was made."""
         if certified is None or not self.claims:
             return None
-        found = self.unclaimed(state).tolerance(self.risk(state), self.elsewhere)
+        risk = self.risk(state) - self.certificate.spent_at_end(state)
+        found = self.unclaimed(state).tolerance(risk, self.elsewhere)
         return None if found is None else max(found, certified)
 
     def verdict(self, state: PooledState) -> Verdict:

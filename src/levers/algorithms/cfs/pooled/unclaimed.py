@@ -61,13 +61,15 @@ def unclaimed(
     """
     again = replace(state, closed=(), parents=())
     everyone = replace(certificate, max_parents=None, elsewhere=())
-    stakes = list(zip(again.open_factors, everyone.stakes(again, evidence), strict=True))
     most = None if radius is None else decisions.most_lost(evidence, state.leaders, radius, state.active)
+    upper = math.inf if most is None else sum(most)
+    if certificate.spent_at_end(state):  # the best setting is all that counted, so nothing was kept for its own sake
+        return Unclaimed(everyone.stakes_at_end(again, evidence), 0.0, upper)
+    stakes = list(zip(again.open_factors, everyone.stakes(again, evidence), strict=True))
     settled = [k for k in again.open_factors if baseline is not None and _is_behind(state, evidence, k)]
     lost = 0.0
     if settled:
         lost = math.inf if most is None else sum(most[k] for k in settled)
-    upper = math.inf if most is None else sum(most)
     return Unclaimed([stake for k, stake in stakes if k not in settled], lost, upper)
 
 
