@@ -3,15 +3,14 @@
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri, stdtrit
-
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState, Thinned
 from levers.core.certificates.certificate import stakes_tolerance
 from levers.core.certificates.sums import stakes_bound
 from levers.core.certificates.thinning import LEAST_COVERED, LEAST_DONE, share_of_runs
 from levers.core.model.choices import Choices
-from levers.core.model.evidence import Evidence, level_mask
+from levers.core.model.evidence import Evidence, level_mask, planned_radius
+from levers.core.model.pairs import level_rows
 
 Stakes = list[tuple[int, float]]
 """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
@@ -72,33 +71,23 @@ class PooledCertificate:
         (docs/theory/pooled.md, section 6).
         """
         assert state.noise_sd is not None  # see stakes
-        quantile = self._quantile(state)
+        error = self.far_behind / sum(m - 1 for m in self.choices.n_levels)
+        # an estimated noise_sd is larger than the residuals' own already, so that Student's law errs on the safe side
+        dof = math.inf if self.noise_known else max(state.fit.residual_dof, 1)
+        radius = planned_radius(evidence.information, state.noise_sd, error, dof)
+        known, ahead, most = (
+            level_rows(pairs, evidence.sizes, state.leaders)
+            for pairs in (evidence.information, evidence.estimates, radius)
+        )
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         wider = self._wider(state) if state.n_runs < settings.CLOSELY_COUPLED * open_parameters else 1.0
         found: dict[int, tuple[int, float]] = {}
         for k, (leader, m) in enumerate(zip(state.leaders, self.choices.n_levels, strict=True)):
-            known = [evidence.known(k, leader, level) for level in range(m)]
-            ahead = [evidence.estimate(k, leader, level) for level in range(m)]
-            near = [
-                known[level]
-                for level in range(m)
-                if level != leader and ahead[level] * math.sqrt(known[level]) < quantile * state.noise_sd
-            ]
+            near = [float(known[k][j]) for j in range(m) if j != leader and ahead[k][j] < most[k][j]]
             if near:
                 error = wider * state.noise_sd / math.sqrt(2 * min(near)) if min(near) > 0 else math.inf
                 found[k] = len(near) + 1, error
         return self._that_can_matter(found, state)
-
-    def _quantile(self, state: PooledState) -> float:
-        """Standard errors behind the leader, beyond which a level is left out: Student's where the noise is estimated.
-
-        `noise_sd` is then larger than the estimate already, so this errs on the safe side.
-        """
-        error = self.far_behind / sum(m - 1 for m in self.choices.n_levels)
-        if self.noise_known:
-            return float(-ndtri(error))
-        dof = state.fit.residual_dof
-        return float(-stdtrit(dof, error)) if dof >= 1 else math.inf
 
     def _that_can_matter(self, found: dict[int, tuple[int, float]], state: PooledState) -> Stakes:
         """The stakes of parents found, and of as many others as can be parents: the most levels, the largest errors."""
