@@ -284,13 +284,11 @@ def print_point(studies: Sequence[Study], rivals: dict[str, Numbers], where: str
     return ok
 
 
-def compare(kinds: Sequence[Kind], n_worlds: int, workers: int) -> None:
+def compare(kinds: Sequence[Kind], n_worlds: int, workers: int, with_pairs: Sequence[bool]) -> None:
     print(f"mean true loss over {n_worlds} worlds; left out: {', '.join(json.loads(CACHE.read_text())['left_out'])}")
     names = "".join(f"{rival.name:>15}" for rival in RIVALS)
     print(f"  K   P     n  noise   pairs     ours{names}  best rival     ratio          ok certified  seconds")
-    points = [
-        (k, n, noise, pairs) for k in kinds for pairs in (False, True) for noise in (True, False) for n in k.budgets
-    ]
+    points = [(k, n, noise, pairs) for k in kinds for pairs in with_pairs for noise in (True, False) for n in k.budgets]
     verdicts = []
     for kind, n_runs, known_noise, with_forbidden in points:
         tasks = ((kind, n_runs, known_noise, with_forbidden, index) for index in range(n_worlds))
@@ -310,12 +308,14 @@ def main() -> None:
     parser.add_argument("worlds", nargs="?", type=int, default=N_WORLDS)
     parser.add_argument("--rivals", action="store_true", help="compute the rivals' losses again")
     parser.add_argument("--factors", type=int, choices=numbers, help="only the worlds with so many factors")
+    parser.add_argument("--pairs", type=int, choices=(0, N_PAIRS), help="only worlds with so many forbidden pairs")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     kinds = [kind for kind in KINDS if given.factors in (None, kind.n_factors)]
     if given.rivals:
         compute_rivals(kinds, given.worlds, given.workers)
-    compare(kinds, given.worlds, given.workers)
+    with_pairs = [some for some in (False, True) if given.pairs in (None, N_PAIRS * some)]
+    compare(kinds, given.worlds, given.workers, with_pairs)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,18 @@ class InvalidSpaceError(LeversError):
     field = "factors"
 
 
+class NoSuchLevelError(InvalidSpaceError, KeyError):
+    """An assignment was asked for a factor that it does not set, or that does not exist.
+
+    It is a KeyError, so that assignments are mappings like any other: `get` and `in` work.
+
+    >>> str(NoSuchLevelError("there is no factor 'heet'"))
+    "there is no factor 'heet'"
+    """
+
+    __str__ = Exception.__str__  # a KeyError prints its message in quotes
+
+
 class InvalidSettingError(LeversError):
     """A tolerance, probability, size or option is outside what the method accepts."""
 

@@ -105,3 +105,21 @@ def test_a_plan_for_a_tolerance_where_the_noise_is_not_known() -> None:
     expected = said("plan --levels 3x4 --tolerance .5 --expected-noise 2")
     assert f"{worst:,} the adaptive solver, at most" in expected
     assert found == levers.plan([3] * 4, tolerance=0.5, expected_noise=2.0)
+
+
+def test_a_plan_of_levers_with_forbidden_combinations() -> None:
+    levels = "--factor a=1,2,3,4 --factor b=1,2,3 --factor c=x,y --factor d=x,y,z"
+    common = "--tolerance .5 --noise-sd 1 --format json"
+    free, tied = (json.loads(said(f"plan {levels} {more} {common}")) for more in ("", "--forbid a=4,b=3"))
+    sizes = json.loads(said(f"plan --levels 4,3,2,3 {common}"))
+    assert free == sizes
+    assert free["one_shot_runs"] < tied["one_shot_runs"] < 1.4 * free["one_shot_runs"]
+    assert (free["full_factorial"], tied["full_factorial"]) == (72, 66)
+    factors = '[factors]\na = [1, 2, 3, 4]\nb = [1, 2, 3]\nc = ["x", "y"]\nd = ["x", "y", "z"]\n'
+    Path("oven.toml").write_text(f"forbidden = [{{a = 4, b = 3}}]\n{factors}")
+    assert json.loads(said(f"plan --space oven.toml {common}")) == tied
+    merged = json.loads(said(f"plan {levels} --merge a,b {common}"))
+    assert merged["one_shot_runs"] > tied["one_shot_runs"]
+    assert "give the factors once: --levels 4x10" in str(refusal("plan --tolerance .5"))
+    assert "give the levers once" in str(refusal("plan --levels 3,3 --forbid a=1 --tolerance .5"))
+    assert "there is no factor 'e'" in str(refusal(f"plan {levels} --forbid e=1,b=2 --tolerance .5"))

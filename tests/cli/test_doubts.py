@@ -117,3 +117,27 @@ def test_finish_continue_and_other_terms(here: Path) -> None:
     log = run("log oven --format csv").output
     for text in ("finished (the season is over)", "went on after the end (more)", "designed a round of 6 runs"):
         assert text in log
+
+
+def act_together(terms: str) -> None:
+    """A study to its end in which two levers do much together."""
+    run(f"create oven --factor heat=low,mid,high --factor speed=1,2,3,4 --factor supplier=A,B {terms} --seed 1")
+    study, noise = levers.load_study("oven", "sqlite:///levers.db"), np.random.default_rng(0)
+    while not study.is_finished:
+        for trial in study.ask(8):
+            both = trial.params["heat"] == "mid" and trial.params["speed"] == 4
+            study.tell(trial, 70 + 4 * both + noise.normal())
+
+
+@pytest.mark.parametrize(
+    ("terms", "budget"), [("--budget 60 --aim certify", " --budget N"), ("--tolerance 0.6 --noise-sd 1", "")]
+)
+def test_what_next_after_levers_that_act_together(here: Path, terms: str, budget: str) -> None:
+    act_together(terms)
+    verdict = run("verdict oven", code=4)
+    assert "heat and speed seem to interact" in verdict.output
+    assert f"levers merge oven NEW_NAME heat,speed{budget}\n" in verdict.stderr
+    assert ("levers restate oven --noise-sd unknown" in verdict.stderr) is ("noise" in terms)
+    if budget:
+        refused("merge oven oven-2 heat,speed", "--budget N")
+    run(f"merge oven oven-2 heat,speed{budget.replace('N', '40')}")

@@ -61,6 +61,16 @@ def test_a_further_run_is_predicted() -> None:
     assert np.allclose(far.half, quantile * math.sqrt(square[0] / (30 - rank)) * wide)
 
 
+@pytest.mark.parametrize("constant", [0.0, -70.0])
+def test_before_an_outcome_is_known_a_further_run_is_predicted_as_after(constant: float) -> None:
+    """Also near 0, where limits without the uncertainty of the fit called honest outcomes surprises."""
+    codes, y = runs(4)
+    seen = Expectation.of(codes[:30], y[:30] + constant, SIZES, 1.0)
+    before, after = seen.limits(codes[30:], 36), seen.limits(codes[30:], 36, outcomes=np.full(6, 1e6))
+    assert np.allclose(before.centre, after.centre)
+    assert np.allclose(before.half, after.half)
+
+
 def test_before_there_is_a_fit_the_spread_of_the_others_tells() -> None:
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 4, (8, 10)).astype(np.int16)  # 31 parameters

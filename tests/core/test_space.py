@@ -1,3 +1,5 @@
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,27 @@ def test_an_assignment_may_leave_factors_to_nature() -> None:
     with pytest.raises(KeyError, match="left to nature"):
         one["heat"]
     assert from_json(to_json(one), Assignment) == one
+
+
+def test_an_assignment_is_a_mapping_like_any_other() -> None:
+    space = Space.of({"a": [1, 2], "b": ["x", "y"]})
+    run, partly = space.assignment([0, 1]), space.assignment([0, FREE])
+    assert run.get("zz", 1.0) == 1.0
+    assert partly.get("b") is None
+    assert run == {"b": "y", "a": 1} == run
+    assert run == MappingProxyType({"a": 1, "b": "y"})
+    assert run != {"a": 1}
+    assert run != [("a", 1), ("b", "y")]
+    assert partly == {"a": 1}
+    with pytest.raises(KeyError) as caught:
+        run["zz"]
+    assert isinstance(caught.value, InvalidSpaceError)
+    assert str(caught.value) == "there is no factor 'zz'; the factors are 'a', 'b'"
+
+
+def test_assignments_are_equal_in_equal_spaces_only() -> None:
+    space, longer = Space.of({"a": [1, 2]}), Space.of({"a": [1, 2, 3]})
+    assert space.assignment([0]) == Space.of({"a": [1, 2]}).assignment([0])
+    assert space.assignment([0]) != longer.assignment([0])
+    assert space.assignment([0]) != space.assignment([1])
+    assert len({space.assignment([0]), Space.of({"a": [1, 2]}).assignment([0])}) == 1

@@ -226,3 +226,12 @@ def test_a_call_may_stop_before_the_verdict() -> None:
     assert go_on(n_runs=1) == verdict
     with pytest.raises(InvalidSettingError, match="its runs would be lost"):
         levers.optimize(line, SPACE, budget=30, n_runs=7)  # type: ignore[call-overload]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [1.0, 0.0, 0.1, 1e9 / 3])
+def test_a_function_that_is_always_the_same_shows_no_levers_that_work_together(value: float) -> None:
+    verdict = levers.optimize(lambda _: value, {"a": [1, 2], "b": ["x", "y", "z"]}, budget=20, seed=1)
+    assert verdict.statement.startswith("every outcome was the same")
+    assert "work together" not in verdict.statement
+    assert verdict.tolerance is None

@@ -6,7 +6,9 @@ import pytest
 
 import levers
 from harness.hard_worlds import additive_world
+from harness.tied import Group, mean_runs, two
 from levers.algorithms.cfs.pooled.solver import Pooled
+from levers.algorithms.cfs.settings import PARTS_RULES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.errors import InvalidSettingError
@@ -233,6 +235,26 @@ def test_a_plan_never_promises_fewer_runs_for_more_constraints(
     assert asdict(tied)["n_factors"] == len(merged)
     for one, other in zip(tied.budgets, free.budgets, strict=True):
         assert one.tolerance is None or one.tolerance >= (other.tolerance or 0)
+
+
+def test_what_a_forbidden_pair_costs_is_planned_as_it_is() -> None:
+    """Levers of 4, 3, 2 and 3 levels, of which a pair cannot be run together; studied where nothing matters."""
+    group = Group((4, 3), (two(0, 3, 1, 2),), others=(2, 3))
+    given: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 1.0}
+    tied, free = merged_plan([11, 2, 3], [4, 3, 2, 3], group.parts, **given), levers.plan([4, 3, 2, 3], **given)
+    for name in COUNTS:
+        assert getattr(free, name) < getattr(tied, name) < 1.4 * getattr(free, name), name
+    assert (tied.n_factors, tied.full_factorial) == (4, 66)
+    assert tied.runs_if_nothing_matters == pytest.approx(mean_runs(group, PARTS_RULES, 3), rel=0.1)
+    spent = merged_plan([11, 2, 3], [4, 3, 2, 3], group.parts, budget=60, noise_sd=1.0)
+    assert [one.runs for one in spent.budgets] == [30, 60, 120]
+    assert spent.tolerance == spent.budgets[1].tolerance
+    for one, other in zip(spent.budgets, levers.plan([4, 3, 2, 3], budget=60, noise_sd=1.0).budgets, strict=True):
+        assert one.tolerance is not None
+        assert other.tolerance is not None
+        assert other.tolerance < one.tolerance < 1.3 * other.tolerance
+    on_purpose = merged_plan([12, 2, 3], [4, 3, 2, 3], ((), (), ()), **given)
+    assert on_purpose.one_shot_runs > tied.one_shot_runs
 
 
 @pytest.mark.parametrize("name", ["tolerance", "noise_sd", "expected_noise", "min_effect"])

@@ -177,7 +177,10 @@ def test_an_old_study_goes_on(sample: Path, tmp_path: Path) -> None:
         finished = study.is_finished
         found = levers.from_json(finish(study), levers.Verdict)
         was = levers.from_json(known["verdict"], levers.Verdict)
-        assert (found.parents, found.on_parents) == (was.parents, was.on_parents)
+        if not study.spec.merging.is_merged:
+            assert (found.parents, found.on_parents) == (was.parents, was.on_parents)
+        else:  # as soon as one of tied levers was shown to matter all were named: since mended
+            assert set(found.parents or ()) <= set(was.parents or ())
         if finished or sample.stem in SAME_RULES:  # else its later blocks are designed by other rules than then
             assert (found.assignment, found.n_runs) == (was.assignment, was.n_runs)
             # the last digits differ between processors, and which rows were in which day did so up to 0.2.0

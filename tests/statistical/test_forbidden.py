@@ -1,5 +1,7 @@
 """The promise with forbidden combinations, counted: with and without a least effect, and with a budget."""
 
+from typing import Any
+
 import pytest
 from scipy.stats import binom
 
@@ -16,7 +18,7 @@ def test_critical_gaps_at_the_forbidden_pair(forbidden: object, gap: float) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"min_effect": 0.5}], ids=["plain", "least effect"])
-def test_random_effects(options: dict[str, float]) -> None:
+def test_random_effects(options: dict[str, Any]) -> None:
     """Effects of tied levers can cancel out in the combinations allowed, so a look must never dismiss them."""
     failed = sum(forbidden_failure(random_effects(seed, 0.5), CHAIN, seed, 0.4, **options) for seed in range(N))
     assert failed <= binom.ppf(0.999, N, FAILURE_PROB)

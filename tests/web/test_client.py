@@ -121,6 +121,11 @@ def test_managing_studies(client: levers.Client) -> None:
         client.load_study("s0")
     assert client.plan([4] * 5, tolerance=0.5) == levers.plan([4] * 5, tolerance=0.5)
     assert client.plan(FACTORS, budget=12) == levers.plan(FACTORS, budget=12)  # a short one is simulated sooner
+    names = list(FACTORS)[:2]
+    forbidden = [{name: FACTORS[name][0] for name in names}]
+    tied: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 1.0, "forbidden": forbidden}
+    assert client.plan(FACTORS, **tied) == levers.plan(FACTORS, **tied)
+    assert client.plan(FACTORS, tolerance=0.5, merged=[names]) == levers.plan(FACTORS, tolerance=0.5, merged=[names])
 
 
 def test_errors_are_those_of_a_local_study(client: levers.Client) -> None:

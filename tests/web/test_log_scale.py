@@ -67,8 +67,8 @@ def test_answers_carry_the_scale_and_relative_changes(browser: TestClient, study
     status, best = browser.get(f"{API}/status").json(), browser.get(f"{API}/best").json()
     assert (status["scale"], status["tolerance"], best["scale"]) == ("log", 0.05, "log")
     assert 0 < status["within"] == best["within"] <= 0.05
-    assert best["predicted"] == pytest.approx(10.0)
-    assert best["gain"]["estimate"] == pytest.approx(1 - 10 / 13.75)
+    assert 10.0 < best["predicted"] < 10.2  # a little above: the setting was chosen
+    assert 0.9 * (1 - 10 / 13.75) < best["gain"]["estimate"] < 1 - 10 / 13.75
     losses = {(row["factor"], row["level"]): row for row in browser.get(f"{API}/effects").json()}
     assert losses["a", "off"]["loss"] == pytest.approx(0.25)
     assert losses["a", "off"]["scale"] == "log"
@@ -150,8 +150,8 @@ def test_pages_speak_percent(browser: TestClient, study: Study) -> None:
     study.optimize(time_of)
     verdict = text_of(browser.get("/studies/oven/verdict").text)
     assert re.search(r"no other setting is better than this one by more than [0-9.]+ %", verdict)
-    assert "Typical outcome (median) to expect there: 10 (" in verdict
-    assert "Gain over the baseline: 27.27 % less" in verdict
+    assert re.search(r"Typical outcome \(median\) to expect there: 10(\.0\d+)? \(", verdict)  # chosen: a little above
+    assert re.search(r"Gain over the baseline: 2[567](\.\d+)? % less", verdict)
     assert "tolerance asked for 5 %" in verdict
     assert re.search(r"a off \d+ 25 % ", verdict)
     assert "estimated loss in percent (right of zero is worse)" in text_of(browser.get("/studies/oven").text)

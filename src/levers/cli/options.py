@@ -161,6 +161,7 @@ class Reached:
         self._context = context
         self.name = name
         client = service(context)
+        self.is_remote = client is not None
         given = context.params
         if client is None:
             self.study: Study | RemoteStudy = open_study(name, given["storage"], given.get("by"))

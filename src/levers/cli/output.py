@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from levers.algorithms.base import Verdict
 from levers.cli.terminal import Terminal
@@ -14,6 +14,7 @@ from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import FREE
 from levers.core.validation import visible
 from levers.studies.analysis.describe import chance, not_shown, why_below_zero
+from levers.studies.analysis.views import EffectRow
 from levers.studies.sheets.cells import level_text, printed
 from levers.studies.spec import LEAVE_ALONE
 
@@ -106,26 +107,26 @@ def _empty_table(title: "Text | str | None", pad_edge: bool = True) -> "Table":
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=pad_edge)
 
 
-def print_verdict(out: "Console", verdict: Verdict) -> None:
-    """Each factor's chosen level, whether it matters, and what the other levels lose."""
+def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow] = ()) -> None:
+    """Each factor's chosen level, whether it matters, and what the other levels lose.
+
+    A verdict on levers that were studied as one has no losses of its own: they are those of `effects`, and levers that
+    are one factor there get a line of their own, for their combinations.
+    """
     from rich.text import Text
 
+    losses, in_percent = _losses(verdict, effects), EVERY_SCALE[verdict.scale].is_log
+    every = [row for rows in losses.values() for row in rows]
     table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
-    losing += " (ordinary 95 % interval)" if verdict.usual_intervals else ""
+    losing += " (ordinary 95 % interval)" if any(row.span for row in every) else ""
     styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
-    found, any_negative, in_percent = set(verdict.parents or ()), False, EVERY_SCALE[verdict.scale].is_log
+    found = set(verdict.parents or ())
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        losses = [_loss(loss, in_percent) for loss in verdict.effects[k]] if verdict.effects else []
-        shown = {i: loss for i, loss in enumerate(losses) if i != chosen and loss}
-        any_negative |= any(loss.startswith("-") for loss in shown.values())
-        for i, span in enumerate(verdict.usual_intervals[k] if verdict.usual_intervals else ()):
-            if i in shown and span is not None:
-                shown[i] += f" ({_loss(span[0], in_percent)} to {_loss(span[1], in_percent)})"
-        others = "  ".join(f"{level_text(factor.levels[i])}: {loss}" for i, loss in shown.items())
+        others = _others(losses.pop(factor.name, []), in_percent)
         others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
         matters = "yes" if factor.name in found else not_shown(p_value)
@@ -133,9 +134,53 @@ def print_verdict(out: "Console", verdict: Verdict) -> None:
             matters = "not looked for" if p_value is None else f"not looked for ({chance(p_value)})"
         level = LEAVE_ALONE if chosen == FREE else level_text(factor.levels[chosen])
         table.add_row(*(Text(visible(text)) for text in (factor.name, level, matters, others)))
+    for name, rows in losses.items():  # what is left are levers that were studied as one
+        level = next((row.level for row in rows if row.is_chosen), "")
+        table.add_row(*(Text(visible(text)) for text in (name, level, "", _others(rows, in_percent))))
     out.print(table)
+    any_negative = any(_loss(row.loss, in_percent).startswith("-") for row in every if not row.is_chosen)
     if any_negative and (why := why_below_zero(verdict)):
         out.print(f"{why[0].upper()}{why[1:]}: so a small negative loss can appear.\n")
+
+
+class _LevelLoss(NamedTuple):
+    """What a level loses, if it is known, with its ordinary interval, if it has one."""
+
+    level: str
+    loss: float | None
+    span: tuple[float, float] | None
+    is_chosen: bool
+
+
+def _losses(verdict: Verdict, effects: Sequence[EffectRow]) -> dict[str, list[_LevelLoss]]:
+    """What each level of each factor loses: as the verdict says, else as the rows of effects do."""
+    found: dict[str, list[_LevelLoss]] = {}
+    if verdict.effects:
+        for k, factor in enumerate(verdict.assignment.space.factors):
+            spans = verdict.usual_intervals[k] if verdict.usual_intervals else (None,) * factor.n_levels
+            found[factor.name] = [
+                _LevelLoss(level_text(level), verdict.effects[k][i], spans[i], i == verdict.assignment.codes[k])
+                for i, level in enumerate(factor.levels)
+            ]
+        return found
+    for row in effects:
+        span = None if row.usual_low is None or row.usual_high is None else (row.usual_low, row.usual_high)
+        loss = _LevelLoss(level_text(row.level), row.loss, span, row.standing == "chosen")
+        found.setdefault(row.factor, []).append(loss)
+    return found
+
+
+def _others(rows: Iterable[_LevelLoss], in_percent: bool) -> str:
+    """What the levels that were not chosen lose, on one line."""
+    shown = []
+    for row in rows:
+        if row.is_chosen or row.loss is None:
+            continue
+        text = f"{row.level}: {_loss(row.loss, in_percent)}"
+        if row.span is not None:
+            text += f" ({_loss(row.span[0], in_percent)} to {_loss(row.span[1], in_percent)})"
+        shown.append(text)
+    return "  ".join(shown)
 
 
 def cell(value: object) -> str:

@@ -20,8 +20,10 @@ from levers.algorithms.registry import DEFAULT_ALGORITHM, described, make_algori
 from levers.cli.options import say_json, say_rows, with_settings
 from levers.cli.output import Format, console, print_verdict
 from levers.cli.service import import_serving, serve_storage
+from levers.cli.studies import FactorOption, ForbidOption, MergeOption, SpaceOption, levers_besides, typed_levers
 from levers.core.certificates.sample_size import SCHEDULES
 from levers.core.outcome_scale import EVERY_SCALE
+from levers.core.space import Space
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
 from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, curve, run_curves, run_tasks, summarise
@@ -73,7 +75,11 @@ def level_counts(text: str) -> list[int]:
 
 @with_settings(PLAN)
 def plan(
-    levels: Annotated[str, typer.Option(help="Levels of each lever: 4x10, or 3,4,5, or a mix.")],
+    levels: Annotated[str | None, typer.Option(help="Levels of each lever: 4x10, or 3,4,5, or a mix.")] = None,
+    space: SpaceOption = None,
+    factor: FactorOption = None,
+    forbid: ForbidOption = None,
+    merge: MergeOption = None,
     output: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     **settings: Any,
 ) -> None:
@@ -87,10 +93,22 @@ def plan(
       levers plan --levels 3,4,5,2 --budget 200 --expected-noise 2
       levers plan --levels 4x10 --tolerance .5 --noise-sd 1
       levers plan --levels 5x30 --tolerance .5 --max-parents 4 --format json
+      levers plan --space oven.toml --forbid heat=high,speed=4 --tolerance .5 --noise-sd 1
     """
     if output not in ("table", "json"):
         raise InvalidSettingError(f"--format must be table or json, not {output!r}")
-    found = make_plan(level_counts(levels), **settings)
+    sizes: Space | list[int]
+    if levels is None:
+        given = typed_levers(space, factor, besides="--levels 4x10, ")
+        sizes, together = given.space, levers_besides(given, forbid, merge, None)
+        settings |= {name: together[name] for name in ("forbidden", "merged")}
+    elif space or factor or forbid or merge:
+        raise InvalidSettingError(
+            "give the levers once: --levels, or --space FILE or --factor with what goes with them"
+        )
+    else:
+        sizes = level_counts(levels)
+    found = make_plan(sizes, **settings)
     if output == "json":
         say_json(found)
         return
@@ -101,7 +119,7 @@ def plan(
         _print_runs(out, found)
     else:
         guesses = [{**settings, "expected_noise": factor * found.noise_sd} for factor in GUESSES]
-        _print_guesses(out, [make_plan(level_counts(levels), **guess) for guess in guesses])
+        _print_guesses(out, [make_plan(sizes, **guess) for guess in guesses])
 
 
 def _said(found: Plan, amount: float | None, digits: str = ".3g") -> str:

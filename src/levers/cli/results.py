@@ -9,6 +9,8 @@ import typer
 from levers.algorithms.base import PAST, Verdict
 from levers.cli.options import FormatOption, Reached, doubt_lines, on_study, say_json, say_rows
 from levers.cli.output import Format, as_table, console, print_verdict, table_width
+from levers.core.merging import MAX_MERGED
+from levers.core.model.checks.check import NONADDITIVITY
 from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.validation import visible
 from levers.errors import NotFinishedError
@@ -155,7 +157,7 @@ def say_verdict(at: Reached, output: Format) -> None:
     elif output is Format.table:
         for line in doubt_lines(found.doubts):
             typer.echo(line)
-        print_verdict(console(), found)
+        print_verdict(console(), found, () if found.effects else study.effects())
         typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {setting_words(params)}.")
         if (enough := enough_words(found)) is not None:
             typer.echo(f"{enough[0].upper()}{enough[1:]}.")
@@ -202,13 +204,38 @@ def _answers(at: Reached, found: Verdict) -> list[str]:
     """Commands that answer a doubt, to be filled in."""
     trial = next((str(trial) for doubt in found.doubts for trial in doubt.trials), "TRIAL")
     why = ("--reason", "WHY")
-    changes = [at.command("restate", "--noise-sd", "unknown"), at.command("continue")]
+    spec = at.study.spec
+    changes = [at.command("restate", "--noise-sd", "unknown")] if spec.noise_sd is not None else []
+    changes.append(at.command("continue"))
     return [
         at.command("correct", trial, "VALUE", *why),
         at.command("exclude", trial, *why),
-        *(changes if at.study.spec.solver.finishes_early else []),
+        *(changes if spec.solver.finishes_early else []),
+        *_merging(at, found),
         at.command("finish", *why),
     ]
+
+
+def _merging(at: Reached, found: Verdict) -> list[str]:
+    """Commands that go on with levers studied as one, where a doubt says that levers act together.
+
+    A doubt about two levers names both. One about more does not say which belong together: they are to be filled in.
+    """
+    spec = at.study.spec
+    about = [doubt.levers for doubt in found.doubts if doubt.kind == "additivity" and doubt.levers]
+    about += [()] if not about and any(doubt.kind == NONADDITIVITY for doubt in found.doubts) else []
+    if not spec.solver.absorbs_runs or at.is_remote:  # the command makes a study of one that is in the same storage
+        return []
+    n_levels = {factor.name: factor.n_levels for factor in (*spec.space.factors, *spec.inner.factors)}
+    about = [names for names in about if len(names) != 2 or n_levels[names[0]] * n_levels[names[1]] <= MAX_MERGED]
+    members = {spec.inner.names[i]: group for i, group in enumerate(spec.merging.groups)}
+    budget = ("--budget", "N") if "budget" in dict(spec.options) else ()
+    hints = []
+    for names in about:
+        real = [[name] if name in spec.space.names else [spec.space.names[k] for k in members[name]] for name in names]
+        levers = ",".join(name for group in real for name in group) if len(names) == 2 else "LEVERS"
+        hints.append(at.command("merge", "NEW_NAME", levers, *budget))
+    return hints
 
 
 def _say_effects(rows: list[EffectRow], output: Format) -> None:

@@ -38,13 +38,17 @@ from levers.studies.space_text import (
 )
 
 _HELP = {setting.name: setting.help for setting in SETTINGS}
+SpaceOption = Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")]
+FactorOption = Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")]
+ForbidOption = Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")]
+MergeOption = Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")]
 HardOption = Annotated[list[str] | None, typer.Option(help=_HELP["hard_to_change"])]
 
 
-def typed_levers(space: Path | None, factor: list[str] | None) -> Typed:
-    """The levers that a command is given: in a file, or one by one."""
+def typed_levers(space: Path | None, factor: list[str] | None, besides: str = "") -> Typed:
+    """The levers that a command is given: in a file, or one by one; `besides` says in what other way it takes them."""
     if (space is None) == (not factor):
-        raise InvalidSpaceError("give the factors once: --space FILE, or --factor NAME=LEVEL,LEVEL for each")
+        raise InvalidSpaceError(f"give the factors once: {besides}--space FILE, or --factor NAME=LEVEL,LEVEL for each")
     return read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
 
 
@@ -68,10 +72,10 @@ def levers_besides(
 @with_settings(CREATE)
 def create(
     name: Annotated[str, typer.Argument(help="A name for the study.", metavar="NAME")],
-    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")] = None,
-    factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")] = None,
-    forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")] = None,
-    merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")] = None,
+    space: SpaceOption = None,
+    factor: FactorOption = None,
+    forbid: ForbidOption = None,
+    merge: MergeOption = None,
     free: Annotated[list[str] | None, typer.Option(help=_HELP["free"])] = None,
     hard_to_change: HardOption = None,
     storage: StorageOption = DEFAULT,

@@ -74,11 +74,10 @@ class Client:
         """Begin a study there; see `levers.create_study`."""
         given = locals()
         body = {setting.name: given[setting.name] for setting in settings_of(CREATE)}
+        body |= _together(forbidden, merged)
         body |= {
             "name": name,
             "factors": _factors(space),
-            "forbidden": [dict(one) for one in forbidden],
-            "merged": [list(names) for names in merged],
             "free": [free] if isinstance(free, str) else list(free),
             "hard_to_change": [hard_to_change] if isinstance(hard_to_change, str) else list(hard_to_change),
             "options": options,
@@ -133,16 +132,23 @@ class Client:
         effect_sd: float | None = None,
         baseline_outcome: float | None = None,
         certificate: str = "slippage",
+        forbidden: Iterable[Mapping[str, Level]] = (),
+        merged: Iterable[Sequence[str]] = (),
         goal: str = "maximize",
         scale: str = LINEAR,
     ) -> Plan:
         """How many runs a study takes, computed there; see `levers.plan`."""
         given = locals()
         body = {setting.name: given[setting.name] for setting in settings_of(PLAN)}
+        body |= _together(forbidden, merged)
         body["factors"] = list(space) if isinstance(space, Sequence) else _factors(space)
         found = self._transport.change("/plan", body)
         trade_off = tuple(built(TradeOff, one) for one in found["trade_off"])
         return built(Plan, found, trade_off=trade_off, budgets=tuple(built(Budget, one) for one in found["budgets"]))
+
+
+def _together(forbidden: Iterable[Mapping[str, Level]], merged: Iterable[Sequence[str]]) -> dict[str, Any]:
+    return {"forbidden": [dict(one) for one in forbidden], "merged": [list(names) for names in merged]}
 
 
 def _factors(space: Space | Mapping[str, Sequence[Level]]) -> list[dict[str, Any]]:

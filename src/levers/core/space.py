@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levers.core.codec import serialisable
 from levers.core.validation import half_character
-from levers.errors import InvalidSpaceError, raise_together
+from levers.errors import InvalidSpaceError, NoSuchLevelError, raise_together
 
 Level: TypeAlias = str | int | float | bool
 Codes: TypeAlias = NDArray[np.int16]
@@ -178,7 +178,7 @@ class Space:
 
 
 @serialisable("Assignment")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Assignment(Mapping[str, Level]):
     """What a run sets: a level for every factor, or for some while the others are left to nature (FREE).
 
@@ -216,9 +216,11 @@ class Assignment(Mapping[str, Level]):
         return tuple(name for name, code in zip(self.space.names, self.codes, strict=True) if code == FREE)
 
     def __getitem__(self, name: str) -> Level:
-        k = self.space.position(name)
+        k = self.space._positions.get(name)
+        if k is None:
+            raise NoSuchLevelError(f"there is no factor {name!r}; the factors are {_listed(self.space.names)}")
         if self.codes[k] == FREE:
-            raise KeyError(f"{name!r} is left to nature, so it has no level here; see Assignment.free")
+            raise NoSuchLevelError(f"{name!r} is left to nature, so it has no level here; see Assignment.free")
         return self.space.factors[k].levels[self.codes[k]]
 
     def __contains__(self, name: object) -> bool:
@@ -230,6 +232,15 @@ class Assignment(Mapping[str, Level]):
 
     def __len__(self) -> int:
         return len(self.codes) - self.codes.count(FREE)
+
+    def __eq__(self, other: object) -> bool:
+        """Assignments are equal if they set the same levels in the same space; other mappings, if their items are.
+
+        An assignment has no hash in common with an ordinary mapping, because those have none.
+        """
+        if isinstance(other, Assignment):
+            return self.codes == other.codes and self.space == other.space
+        return dict(self) == dict(other) if isinstance(other, Mapping) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.space.names, self.codes))

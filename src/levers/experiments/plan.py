@@ -1,8 +1,8 @@
 """How many runs a study will take, or what a number of runs will do, before the first one is made."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,14 +11,18 @@ import numpy as np
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
+from levers.algorithms.cfs.pooled.blocks import tied_block
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import CERTIFY, NOISES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
 from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed, stakes_tolerance
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
+from levers.core.certificates.sums import is_finite
 from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
+from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.model.choices import Choices, Parts
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.model.moments import Moments
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
@@ -29,6 +33,10 @@ from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_loss
 from levers.studies.settings import GOALS
 from levers.studies.space_text import tolerance_amount
 
+_RUNS_TO_COMPARE = (3, 12)
+"""Runs a parameter, at least and at most, of the designs that tell what forbidden combinations cost."""
+_MOST_COMPARED = 2_000
+"""Runs of the longest of them, unless it takes more for so many a parameter at least."""
 NOISE_SD = 1.0
 """What plans for a budget are made with when nothing is said about the noise."""
 LOG_NOISE_SD = 0.1
@@ -147,6 +155,8 @@ def plan(
     effect_sd: float | None = None,
     baseline_outcome: float | None = None,
     certificate: str = CERTIFICATES[0],
+    forbidden: Iterable[Mapping[str, Level]] = (),
+    merged: Iterable[Sequence[str]] = (),
     goal: str = GOALS[0],
     scale: str = LINEAR,
 ) -> Plan:
@@ -156,7 +166,8 @@ def plan(
     plan is for one that turns out as `expected_noise`: by default as large as the tolerance, or 1 with a budget, so
     that all is in units of the noise. What a budget achieves is simulated on worlds in which `max_parents` factors
     matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. With a
-    `block_size`, how many runs are made in a day, the plan counts `days` too. With `scale="log"` tolerances, losses
+    `block_size`, how many runs are made in a day, the plan counts `days` too. `forbidden` and `merged` are those of
+    `create_study`: combinations that cannot be run, and levers studied as one. With `scale="log"` tolerances, losses
     and `min_effect` are shares of the outcome, which depend a little on the `goal`; noise and `effect_sd` are those of
     the logarithm.
 
@@ -169,18 +180,31 @@ def plan(
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     within = tolerance_amount(tolerance, baseline_outcome, scale)
     given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
-    return _Question(whole, *given, block_size, goal, scale).on_scale()
+    question = _Question(whole, *given, block_size, goal, scale)
+    groups = merged_groups(whole, merged)
+    together = Merging.of(whole, forbidden_combinations(whole, forbidden), groups)
+    if not together.is_merged:
+        return question.on_scale()
+    more = {one.name: getattr(question, one.name) for one in fields(question) if one.name != "space"}
+    return merged_plan(together.inner.n_levels, whole.n_levels, together.parts(groups), **more)
 
 
-def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Plan:
-    """The plan of a space in which some factors are studied as one, from its level counts with and without that.
+def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), **given: Any) -> Plan:
+    """The plan of a space in which some factors are chosen together, from its level counts with and without that.
 
-    Fewer factors can lose less in all, but what cannot be run, or has to be told apart, never saves runs: of each count
-    of a study's runs, and of what a budget certifies and loses, the larger one is taken.
+    `parts` says what the levels are made of of those that only forbidden combinations tie together. Where there are no
+    others, the plan is that of the space without them, times what they cost a design. Otherwise fewer factors can lose
+    less in all, but what has to be told apart never saves runs: of each count of a study's runs, and of what a budget
+    certifies and loses, the larger one is taken.
 
     >>> merged_plan([15, 3], [4, 4, 3], tolerance=0.5).worst_case_runs >= plan([4, 4, 3], tolerance=0.5).worst_case_runs
     True
     """
+    choices, small = Choices(tuple(merged), parts).determined, sum(apart) - len(apart) <= _MOST_PARAMETERS
+    if small and sum(choices.sizes) == sum(apart) and given.get("max_parents") is None:
+        question = _Question(Space.sized(list(apart)), **given)
+        if question.solver.pools:
+            return _dearer(question.on_scale(), choices, question)
     spaces = (Space.sized(list(merged)), Space.sized(list(apart)))
     one, other = (_Question(space, **given).on_scale(MOST_WORK / 2) for space in spaces)
     counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
@@ -191,6 +215,33 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], **given: Any) -> Pl
         larger["budgets"] = budgets = tuple(map(_larger_budget, one.budgets, other.budgets))
         larger["tolerance"] = budgets[-2].tolerance  # half, the budget, twice; a budget of 2 or 3 has no half
     return replace(one, **larger)
+
+
+def _dearer(free: Plan, choices: Choices, question: "_Question") -> Plan:
+    """A plan times what the forbidden combinations cost: as one design of as many runs certifies less with them."""
+    few, many = (share * choices.n_parameters for share in _RUNS_TO_COMPARE)
+    n_runs = math.ceil(max(min(free.one_shot_runs, many, _MOST_COMPARED), few))
+    apart = Choices(question.space.n_levels)
+    tied, untied = (question.certified_by_design(one, n_runs) for one in (choices, apart))
+    less = 1.0 if tied is None or untied is None else max(tied / untied, 1.0)
+
+    def runs(n: int) -> int:
+        return math.ceil(n * less**2)
+
+    counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
+    dearer: dict[str, Any] = {"full_factorial": math.prod(choices.n_levels)}
+    if free.budget is None:
+        dearer |= {name: runs(getattr(free, name)) for name in counts}
+        dearer["trade_off"] = tuple(TradeOff(one.tolerance, runs(one.runs)) for one in free.trade_off)
+        for over in ("over_lower_bound", "over_necessary"):
+            if (times := getattr(free, over)) is not None:
+                dearer[over] = times * less**2
+    else:
+        budgets = tuple(
+            replace(one, tolerance=None if one.tolerance is None else one.tolerance * less) for one in free.budgets
+        )
+        dearer |= {"budgets": budgets, "tolerance": next(one.tolerance for one in budgets if one.runs == free.budget)}
+    return replace(free, **dearer)
 
 
 def _larger_budget(one: Budget, other: Budget) -> Budget:
@@ -367,11 +418,11 @@ class _Question:
                 f"{_MOST_RUNS:.0e} runs; raise it",
                 field="tolerance",
             )
-        # one run per parameter at least
-        one_shot = max(math.ceil(scale**2 * unit), self.n_parameters + 1)
+        needed = scale**2 * unit
+        one_shot = self._at_once(needed)
         lengths = self._pooled_lengths(unit) if self.solver.pools else self._two_stage_lengths(unit)
         margin = self._noise_margin(max(one_shot, lengths["runs_if_nothing_matters"]))
-        one_shot = math.ceil(margin * one_shot)
+        one_shot = self._at_once(needed, margin)
         return Plan(
             tolerance=self.tolerance,
             failure_prob=self.failure_prob,
@@ -382,11 +433,17 @@ class _Question:
             **lengths,
             modl_runs=self.modl_runs(self.tolerance),
             one_at_a_time_runs=self.one_at_a_time(one_shot),
-            trade_off=tuple(TradeOff(self.tolerance * f, math.ceil(margin * scale**2 * unit / f**2)) for f in _TRADED),
+            trade_off=tuple(
+                TradeOff(self.tolerance * f, self._at_once(scale**2 * unit / f**2, margin)) for f in _TRADED
+            ),
             **self.limits(self.tolerance, one_shot),
             noise_known=self.noise_known,
             block_size=self.block_size,
         )
+
+    def _at_once(self, needed: float, margin: float = 1.0) -> int:
+        """Runs of one design that is to have so many: one a parameter at least, and more where the noise is learned."""
+        return math.ceil(margin * max(math.ceil(needed), self.n_parameters + 1))
 
     def _fewer(self) -> tuple[int, ...]:
         """The level counts that can still lose anything when a few factors are found to matter and are settled."""
@@ -501,18 +558,32 @@ class _Question:
         """The tolerance that one design of so many runs certifies, by the solver's own stakes; None if it cannot."""
         if n_runs < self._least_certified():
             return None
-        noise_sd = self.noise * math.sqrt(self._noise_margin(n_runs))
-        problem = Problem(self.space, None, self.failure_prob, self.noise if self.noise_known else None)
-        solver = Pooled(problem, self.max_parents, n_runs, most_cells=_MOST_CELLS, aim=CERTIFY)
-        risk = solver.shares.selection
         if self._is_large(n_runs):
-            return scale_needed(self.levels, risk) * noise_sd * math.sqrt(_TYPICAL_INFLATION / n_runs)
-        rows = largest_design(self.n_levels, n_runs, 0).rows
+            solver, noise_sd = self._pooled(Choices(self.n_levels), n_runs)
+            return (
+                scale_needed(self.levels, solver.shares.selection) * noise_sd * math.sqrt(_TYPICAL_INFLATION / n_runs)
+            )
+        return self.certified_by_design(Choices(self.n_levels), n_runs)
+
+    def _pooled(self, choices: Choices, n_runs: int) -> tuple[Pooled, float]:
+        """The rules of a budget that certifies, and what they would take the noise for at its end."""
+        space = self.space if not choices.is_tied else Space.sized(list(choices.n_levels))
+        problem = Problem(space, None, self.failure_prob, self.noise if self.noise_known else None)
+        given: dict[str, Any] = {"most_cells": _MOST_CELLS, "aim": CERTIFY, "parts": choices.parts}
+        return Pooled(problem, self.max_parents, n_runs, **given), self.noise * math.sqrt(self._noise_margin(n_runs))
+
+    def certified_by_design(self, choices: Choices, n_runs: int) -> float | None:
+        """The tolerance that one design of so many runs certifies; None if it does not determine every difference."""
+        solver, noise_sd = self._pooled(choices, n_runs)
         state = solver.start()
-        pooled = state.pooled.add(Moments.empty(self.n_levels).add(rows, np.zeros(len(rows))), None)
+        if choices.is_tied:
+            rows = choices.rows(tied_block(choices, state, n_runs, 0).rows)
+        else:
+            rows = largest_design(self.n_levels, n_runs, 0).rows
+        pooled = state.pooled.add(Moments.empty(choices.sizes).add(rows, np.zeros(len(rows))), None)
         state = replace(state, pooled=pooled, noise_sd=noise_sd)
         stakes = solver.stakes(state, solver.evidence(state))
-        return stakes_tolerance(stakes, risk) if all(math.isfinite(error) for _, error in stakes) else None
+        return stakes_tolerance(stakes, solver.shares.selection) if is_finite(stakes) else None
 
     def _two_stage_tolerance(self, n_runs: int) -> float | None:
         """The same by the certificates that need fresh runs to select on."""

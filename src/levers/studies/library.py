@@ -249,8 +249,9 @@ def merge_study(
         raise StudyError(f"{old.algorithm} cannot use runs that it did not ask for, so it cannot go on with them")
     options = dict(old.options)
     if ("budget" in options) != (budget is not None):
-        have = "the study has a tolerance, not a budget" if budget is not None else "the study has a budget"
-        raise StudyError(f"{have}; {'leave it out' if budget is not None else 'give one for the runs from here on'}")
+        if budget is not None:
+            raise StudyError("the study has a tolerance, not a budget; leave it out (budget, --budget)")
+        raise StudyError("the study has a budget; give one for the runs from here on (budget=N, --budget N)")
     if budget is not None:
         options["budget"] = budget
     merged = old.merged + merged_groups(old.space, [factors])

@@ -86,7 +86,7 @@ class Setting:
         return self.field or self.label.removeprefix("the ").capitalize()
 
 
-_STUDY = (CREATE, FORM)
+_STUDY, _ALL = (CREATE, FORM), (CREATE, PLAN, FORM)
 SETTINGS = (
     Setting(
         "budget",
@@ -228,7 +228,7 @@ SETTINGS = (
         "Levels that cannot be run together.",
         (),
         (),
-        _STUDY,
+        _ALL,
         field="Combinations that cannot be run, one a line",
         question=LEVERS,
         example="heat=high, speed=4",
@@ -241,7 +241,7 @@ SETTINGS = (
         "runs.",
         (),
         (),
-        _STUDY,
+        _ALL,
         field="Levers that influence each other, one group a line",
         question=LEVERS,
         example="heat, speed",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.model.choices import Parts
 from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import Level
 from levers.errors import InvalidSettingError, InvalidSpaceError, LeversError
@@ -159,7 +160,8 @@ class Draft:
 class Question:
     """What a plan rests on: the sizes of the levers and the numbers of the form.
 
-    `apart` are the sizes before any levers were merged or tied together by forbidden combinations.
+    `apart` are the sizes before any levers were merged or tied together by forbidden combinations, and `parts` what the
+    levels of tied ones are made of.
     """
 
     n_levels: tuple[int, ...]
@@ -170,6 +172,7 @@ class Question:
     max_parents: int | None = None
     min_effect: float | None = None
     apart: tuple[int, ...] | None = None
+    parts: Parts = ()
     expected_noise: float | None = None
     block_size: int | None = None
     goal: str = "maximize"
@@ -212,18 +215,19 @@ def question(given: Mapping[str, Any]) -> Question:
     """What is to be planned. Merged levers, and those that forbidden combinations tie together, count as one."""
     space = given["space"]
     forbidden, merged = forbidden_combinations(space, given["forbidden"]), merged_groups(space, given["merged"])
-    names = [one.name for one in fields(Question) if one.name not in ("n_levels", "apart")]
+    names = [one.name for one in fields(Question) if one.name not in ("n_levels", "apart", "parts")]
     found = Merging.of(space, forbidden, merged)
     apart = space.n_levels if found.is_merged else None
-    return Question(found.inner.n_levels, **{name: given[name] for name in names}, apart=apart)
+    parts = found.parts(merged) if found.is_merged else ()
+    return Question(found.inner.n_levels, **{name: given[name] for name in names}, apart=apart, parts=parts)
 
 
 @lru_cache(maxsize=256)
 def made_plan(asked: Question) -> Plan:
     """The plan of a question."""
     given = asdict(asked)
-    n_levels, apart = list(given.pop("n_levels")), given.pop("apart")
-    return plan(n_levels, **given) if apart is None else merged_plan(n_levels, apart, **given)
+    n_levels, apart, parts = (given.pop(name) for name in ("n_levels", "apart", "parts"))
+    return plan(list(n_levels), **given) if apart is None else merged_plan(n_levels, apart, parts, **given)
 
 
 @lru_cache(maxsize=128)

@@ -2,13 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from harness.forbidden import forbidden_scenarios
 from harness.hard_worlds import (
     FAILURE_PROB,
     JUST_OVER,
@@ -171,6 +172,20 @@ def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, s
 
 
 @cache
+def half_far_world(sizes: tuple[int, ...], n_runs: int, far: float) -> World:
+    """Half of the levers have a best level that is `far` ahead, the others one so far ahead as two wrong ones of them
+    lose just more than the study then certifies."""
+    half = [[0.0] * (m - 1) + [far] for m in sizes[: len(sizes) // 2]]
+    options = {"budget": n_runs, "aim": "certify"}
+    rest = sizes[len(sizes) // 2 :]
+    without = additive_world([*half, *([0.0] * m for m in rest)])
+    scenario = Scenario("half of them", lambda seed: without, options, None)
+    within = [run_on_world(scenario.solver(without), without, seed).within for seed in range(25)]
+    gap = statistics.median(within) / 2 * JUST_OVER
+    return additive_world([*half, *([0.0] * (m - 1) + [gap] for m in rest)])
+
+
+@cache
 def world_at_look(sizes: tuple[int, ...], look: int, n_wrong: int) -> World:
     """Equal gaps such that so many wrong levels lose just more than a look certifies while nothing is dropped."""
     nothing = additive_world([[0.0] * m for m in sizes])
@@ -180,8 +195,33 @@ def world_at_look(sizes: tuple[int, ...], look: int, n_wrong: int) -> World:
     return additive_world([[0.0] * (m - 1) + [size] for m in sizes])
 
 
-def groups() -> dict[str, list[Scenario]]:
-    """The scenarios by what is put to the test."""
+class Counted(Protocol):
+    """What can be counted: whether the study with a seed breaks its promise."""
+
+    @property
+    def name(self) -> str:
+        """What is put to the test."""
+
+    @property
+    def failure_prob(self) -> float:
+        """How often it may fail."""
+
+    def fails(self, seed: int) -> bool:
+        """Whether it does."""
+
+
+def groups() -> Mapping[str, Sequence[Counted]]:
+    """All that is counted, by what is put to the test."""
+    return {**_groups_of_worlds(), "forbidden pairs": forbidden_scenarios()}
+
+
+@cache
+def every_scenario() -> dict[str, Counted]:
+    """All that is counted, by name."""
+    return {one.name: one for group in groups().values() for one in group}
+
+
+def _groups_of_worlds() -> dict[str, list[Scenario]]:
     return {
         "pooled": _pooled(),
         "days": _days(),
@@ -196,8 +236,8 @@ def groups() -> dict[str, list[Scenario]]:
 
 
 def scenarios() -> list[Scenario]:
-    """All scenarios."""
-    return [scenario for group in groups().values() for scenario in group]
+    """All scenarios in which a solver meets a world."""
+    return [scenario for group in _groups_of_worlds().values() for scenario in group]
 
 
 def _pooled() -> list[Scenario]:
@@ -311,6 +351,11 @@ def _budgets() -> list[Scenario]:
             for shape in ("equal", "mixed"):
                 worlds = budget_worlds(sizes, options, shape)
                 found.append(Scenario(f"budget of {n}, {aim}, {shape} gaps", worlds, options, None))
+    for sizes, n in (((3, 3, 3, 3), 20), ((2,) * 6, 16), ((3, 3, 3, 3), 36)):  # levels far behind are left out
+        for far in (2.5, 4.0, 8.0):
+            worlds = always(half_far_world, sizes, n, far)
+            name = f"budget of {n}, certify, {len(sizes)} x {sizes[0]} levels, half of them {far:g} apart"
+            found.append(Scenario(name, worlds, {"budget": n, "aim": "certify"}, None))
     for n, k, m, stretch in ((21, 20, 2, 1.2), (25, 20, 2, 1.0), (11, 10, 2, 1.0), (7, 5, 2, 1.0), (12, 3, 4, 1.0)):
         options = {"budget": n, "aim": "certify"}  # hardly more runs than parameters: levers that are not independent
         worlds = budget_worlds((m,) * k, options, "equal", stretch)

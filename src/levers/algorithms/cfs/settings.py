@@ -23,6 +23,9 @@ divided into days alike on every processor."""
 LEADER_RULES = 10
 """Pooled studies whose certificate, where a budget was spent for the best setting, is about the leader and the levels
 that are not far behind it at the end."""
+PARTS_RULES = 11
+"""Pooled studies in which levers that forbidden combinations tie together are at stake by their parts, on designs that
+are searched among what is allowed."""
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
@@ -71,13 +74,17 @@ LEAST_BLOCK = 4  # runs of a block, at least
 CLOSE_ENOUGH = 0.02  # how far below the failure probability, on the log scale, an accepted bound may end
 CLOSELY_COUPLED = 2.5  # runs per open parameter below which the coupling of factors is measured
 LOOSE_COUPLING, COUPLING_COST = 3.0, 0.1  # what standard errors grow by where it is larger: so much for each unit
+HARDLY_MORE, LOOSE_COST = 1.5, 0.03  # so much also where it is smaller, with fewer runs per open parameter than that
 RESERVE = 0.05  # of the failure probability, for what is checked numerically and not proven
+MANY_SWAPS = 0.7  # of all combinations, from which on these count as levels of one factor
+TIED_COST = 1.2  # runs of a study with forbidden combinations, about, over those of one without
 FIRST_TO_BEST = 1.0  # runs per parameter of the first block of a study that aims for the best setting,
 FIRST_SPARE = 6  # and so many more, so that no single outcome decides what is run later without others to contradict it
 ALL_AT_ONCE = 1.5  # runs per parameter: such a budget is one design when it has fewer
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
 FAR_BEHIND_SHARE = 0.25  # of it, for levels far behind at the end, which a certificate of the best setting leaves out
+FAR_BEHIND_IN_ONE = 0.1  # the same where all runs are one design, whose rows no outcome had a part in
 PLANNED_END = 2.0  # what intervals at an end fixed in advance divide theirs by, because rows followed outcomes
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
 EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by

@@ -1,14 +1,15 @@
 """Where a study by CFS stands, and what follows from that alone."""
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.algorithms.base import PAST, BlockRecord
+from levers.algorithms.base import BlockRecord
+from levers.algorithms.cfs.ledger import Ledger
 from levers.algorithms.cfs.settings import LOOK
 from levers.core.certificates.look import Look
 from levers.core.codec import serialisable
@@ -23,7 +24,7 @@ from levers.errors import OutcomeMismatchError
 
 @serialisable("CfsState")
 @dataclass(frozen=True, eq=False)
-class CfsState:
+class CfsState(Ledger):
     """Where a study stands. `target` is the size of the block under way, in ideal runs for a look or a selection.
 
     `stopped` says that somebody ended the study before its rules did, `last` that it ends after the block under way,
@@ -74,22 +75,6 @@ class CfsState:
     def reach(self) -> float:
         """The share of the tolerance that the look may have lost already."""
         return self.look.reach if self.look is not None and self.looked else 0.0
-
-    @property
-    def n_past(self) -> int:
-        """Runs that count as evidence, but were not asked for."""
-        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
-
-    @cached_property
-    def open_factors(self) -> tuple[int, ...]:
-        """The factors that the current block varies."""
-        closed = set(self.closed)
-        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
-
-    @cached_property
-    def open_sizes(self) -> tuple[int, ...]:
-        """How many levels of them are in play."""
-        return tuple(len(self.active[k]) for k in self.open_factors)
 
     def at_stake(self, max_parents: int | None) -> tuple[int, ...]:
         """The level counts that a selection certifies: of parents found, and of as many others as there can be."""

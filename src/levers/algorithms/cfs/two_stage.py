@@ -28,6 +28,7 @@ from levers.algorithms.base import (
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.decisions import Prospect, Shares
+from levers.algorithms.cfs.ledger import entries
 from levers.algorithms.cfs.options import CfsOptions
 from levers.algorithms.cfs.settings import LOOK, RULES, SCREENING, SELECTION
 from levers.algorithms.cfs.state import CfsState, rows_digest
@@ -38,7 +39,6 @@ from levers.core.designs.build import certified_design, largest_design
 from levers.core.designs.design import BlockEstimate, Design, estimate_block, independent_effects
 from levers.core.designs.search import Effort
 from levers.core.model.choices import Choices
-from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import (
     Confidence,
     Evidence,
@@ -439,26 +439,13 @@ class TwoStage(CfsOptions):
         if wrong:  # a closed factor whose level is ruled out matters after all: what is left of it is settled again
             state = replace(state, closed=tuple(k for k in state.closed if k not in wrong))
             now = self.standing(state)
-        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
-        dropped = tuple(
-            Elimination(k, level, state.n_runs, state.evidence.estimate(k, int(now.leaders[k]), level))
-            for k, levels in enumerate(state.active)
-            for level in levels
-            if level not in active[k]
+        # a closed factor keeps the level at which it was closed
+        leaders = (
+            old if k in state.closed else int(new)
+            for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
         )
-        screened = replace(
-            state,
-            active=active,
-            leaders=tuple(
-                # a closed factor keeps the level at which it was closed
-                old if k in state.closed else int(new)
-                for k, (old, new) in enumerate(zip(state.leaders, now.leaders, strict=True))
-            ),
-            parents=tuple(np.flatnonzero(now.parents).tolist()),
-            closed=tuple(np.flatnonzero(~now.open).tolist()),
-            upper_loss=now.upper_loss if math.isfinite(now.upper_loss) else None,
-            eliminations=state.eliminations + dropped,
-        )
+        changes = entries(now, state.evidence, state.active, state.eliminations, state.n_runs)
+        screened = replace(state, leaders=tuple(leaders), **changes)
         return screened, now
 
     def decide(self, state: CfsState, now: Standing) -> CfsState:

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from levers.core.certificates.sums import Stakes, dp_bound, dp_work, proven_gain, stakes_bound
+from levers.core.certificates.sums import Stakes, Tied, dp_bound, dp_work, proven_gain, separate, stakes_bound, tied
 from levers.core.certificates.tails import log_growth_beyond, log_total_growth_beyond, slippage_tail, tail_grid
 from levers.core.validation import check_choice, check_count, check_probability
 from levers.errors import InvalidSettingError
@@ -158,15 +158,26 @@ def stakes_tolerance(stakes: Stakes, failure_prob: float, near: float | None = N
     """
     if not stakes:
         return 0.0
-    unit = stakes_unit(stakes)
-    levels = tuple(sorted(m for m, _ in stakes))
-    widest = max(error / math.sqrt(m) for m, error in stakes) / unit
+    unit, swaps = stakes_unit(stakes), [swap for one in tied(stakes) for swap in one.swaps]
+    every = [*separate(stakes), *swaps]
+    levels = tuple(sorted(m for m, _ in every))
+    widest = max(error / math.sqrt(m) for m, error in every) / unit
     most, slope = _chernoff(levels, failure_prob, False, 0.0)
-    likely = usual_scale(levels, failure_prob) if near is None else near / unit
+    likely = usual_scale(tuple(sorted(m for m, _ in separate(stakes))), failure_prob) if near is None else near / unit
     if dp_work(levels, most, False) > _MOST_CELLS:
-        return unit * widest * most
-    relative = [(m, error / unit) for m, error in stakes]
-    return unit * _least_scale(lambda u: stakes_bound(relative, u), failure_prob, widest * most, likely, slope)
+        return unit * widest * (1.0 + len(swaps)) * most
+    relative = [_over(stake, unit) for stake in stakes]
+    enough = widest * most
+    while swaps and stakes_bound(relative, enough) > failure_prob:  # the Chernoff bound is of factors that are not tied
+        enough *= 1.2
+    return unit * _least_scale(lambda u: stakes_bound(relative, u), failure_prob, enough, likely, slope)
+
+
+def _over(stake: tuple[int, float] | Tied, unit: float) -> tuple[int, float] | Tied:
+    """A stake in units of an error."""
+    if isinstance(stake, Tied):
+        return Tied(tuple((m, error / unit) for m, error in stake.parts), stake.n_swaps, stake.error / unit)
+    return stake[0], stake[1] / unit
 
 
 def stakes_unit(stakes: Stakes) -> float:
@@ -175,7 +186,8 @@ def stakes_unit(stakes: Stakes) -> float:
     >>> stakes_unit([(4, 0.2), (9, 0.3)])
     0.1
     """
-    return math.sqrt(sum(error * error / m for m, error in stakes) / len(stakes))
+    one_by_one = separate(stakes)
+    return math.sqrt(sum(error * error / m for m, error in one_by_one) / len(one_by_one))
 
 
 def _least_scale(

@@ -8,6 +8,7 @@ so that few points do (docs/theory, section 3).
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -18,13 +19,36 @@ from levers.core.certificates.tails import CURVATURE, slippage_tail, tail_shape
 
 Values: TypeAlias = NDArray[np.float64]
 """V at the points of the grid."""
-Stakes: TypeAlias = Sequence[tuple[int, float]]
-"""What may still be lost, factor by factor: the number of levels in play, and the standard error of their means."""
+Stake: TypeAlias = tuple[int, float]
+"""What a factor may lose: the number of levels in play, and the standard error of their means."""
+
+
+@dataclass(frozen=True)
+class Tied:
+    """What factors may lose that forbidden combinations tie together   (docs/theory/pooled.md, section 7).
+
+    `parts` are the stakes of these factors one by one. `n_swaps` counts the changes of several factors at once that can
+    be mistaken for the best setting, though a forbidden combination is between; `error` is the standard error of these.
+    """
+
+    parts: tuple[Stake, ...]
+    n_swaps: int
+    error: float
+
+    @property
+    def swaps(self) -> tuple[Stake, ...]:
+        """The swaps as a stake of their own, if there are any."""
+        return ((self.n_swaps + 1, self.error),) if self.n_swaps else ()
+
+
+Stakes: TypeAlias = Sequence[Stake | Tied]
+"""What may still be lost, factor by factor."""
 _SMALLEST = 10.0  # standard errors over sqrt(levels) are told apart down to the largest one over this
 _ALIKE = 1.006  # standard errors within this ratio are taken for the larger one
 _FAR = 7.0  # gaps beyond this many standard errors are bounded by their tail times 1
 _BLOCK = 8  # gaps over which increments are bounded together
 _WIDEST = 0.5  # the widest cell, in standard errors, for which the bound is proven
+_EITHER = 1.15  # tied factors lose at most so many times what the worse of their parts and their swaps would lose
 
 
 def dp_bound(
@@ -56,29 +80,76 @@ def stakes_bound(stakes: Stakes, tolerance: float) -> float:
     The same programme as `dp_bound`, V_1(0): a stake is how many levels are in play, and the standard error of each of
     their means. Standard errors that are nearly alike are taken for the largest of them, so that they share a step.
 
+    Factors that are tied together make one step, c = 1.15 times the worse of the steps of their parts, one after the
+    other, and that of their swaps   (docs/theory/pooled.md, section 7):
+
+        V_k(r) = V_{k+1}(r) + c [max(V_parts(r), V_swaps(r)) - V_{k+1}(r)]
+
     >>> alike = [(2, math.sqrt(2) / 7.47)] * 10
     >>> round(stakes_bound(alike, 1.0), 3) == round(dp_bound([2] * 10, scale=7.47), 3)
+    True
+    >>> tied = Tied(((2, 0.2), (2, 0.2)), 1, 0.28)
+    >>> stakes_bound([(2, 0.2)] * 2, 1.0) < stakes_bound([tied], 1.0) < stakes_bound([(3, 0.28)], 1.0)
     True
     """
     if not stakes:
         return 0.0
-    steps = _shared_steps(stakes)
-    scales = [math.sqrt(m) * tolerance / error for m, error, _ in steps]
-    grid = grid_cells(max(scales), proven=False)
+    every = [*separate(stakes), *(swap for one in tied(stakes) for swap in one.swaps)]
+    least = max(error / math.sqrt(m) for m, error in every) / _SMALLEST
+
+    def scale(m: int, error: float) -> float:
+        return math.sqrt(m) * tolerance / max(error, least * math.sqrt(m))
+
+    steps = _shared_steps([stake for stake in stakes if not isinstance(stake, Tied)], least)
+    alone = [(m, error) for m, error, _ in steps]
+    together = [stake for one in tied(stakes) for stake in (*one.parts, *one.swaps)]
+    grid = grid_cells(max(scale(m, error) for m, error in (*alone, *together)), proven=False)
     value = np.zeros(grid + 1)
-    for (m, _, count), scale in zip(steps, scales, strict=True):
-        stage = _Stage(m, scale, grid)
+    for m, error, count in steps:
+        stage = _Stage(m, scale(m, error), grid)
         for _ in range(count):
             value = stage.before(value)
+    for group in tied(stakes):
+        parts, swaps = (
+            _after_all([_Stage(m, scale(m, error), grid) for m, error in some], value)
+            for some in (group.parts, group.swaps)
+        )
+        worse = value + (_EITHER if group.swaps else 1.0) * (np.maximum(parts, swaps) - value)
+        value = np.maximum.accumulate(worse)
     return min(1.0, float(value[0]))
 
 
-def _shared_steps(stakes: Stakes) -> list[tuple[int, float, int]]:
+def separate(stakes: Stakes) -> list[Stake]:
+    """The stakes of all factors one by one, as if nothing tied them together.
+
+    >>> separate([(2, 0.1), Tied(((3, 0.2), (2, 0.2)), 2, 0.3)])
+    [(2, 0.1), (3, 0.2), (2, 0.2)]
+    """
+    return [part for stake in stakes for part in (stake.parts if isinstance(stake, Tied) else (stake,))]
+
+
+def tied(stakes: Stakes) -> list[Tied]:
+    """Those of factors that are tied together."""
+    return [stake for stake in stakes if isinstance(stake, Tied)]
+
+
+def is_finite(stakes: Stakes) -> bool:
+    """Whether the runs determine everything that is at stake."""
+    swaps = [swap for one in tied(stakes) for swap in one.swaps]
+    return all(math.isfinite(error) for _, error in [*separate(stakes), *swaps])
+
+
+def _after_all(stages: "Sequence[_Stage]", value: Values) -> Values:
+    for stage in stages:
+        value = stage.before(value)
+    return value
+
+
+def _shared_steps(stakes: Sequence[Stake], least: float) -> list[tuple[int, float, int]]:
     """Stakes with as many levels and nearly the same standard error together: levels, the largest error, how many.
 
-    Errors that are very small beside the largest are raised, so that one grid serves all.
+    Errors over sqrt(levels) below the `least` are raised to it, so that one grid serves all.
     """
-    least = max(error / math.sqrt(m) for m, error in stakes) / _SMALLEST
     raised = [(m, max(error, least * math.sqrt(m))) for m, error in stakes]
     steps: list[tuple[int, float, int]] = []
     for m, error in sorted(raised, key=lambda stake: (stake[0], -stake[1])):

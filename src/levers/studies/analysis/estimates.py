@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levers.core.model.choices import Choices
+from levers.core.model.confirmation import interval_of_chosen, overestimates
 from levers.core.model.fit import Fit
 from levers.core.model.interaction_fit import InteractionFit
 from levers.core.model.moments import Moments
 from levers.core.model.ordinary import LEVEL, FactorTest, Fitted, Noise, factor_test, gain_margin
 from levers.core.model.pooled import PooledSums
+from levers.core.model.spike_and_slab import spike_and_slab
 from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import FREE, Codes
 from levers.studies.state import StudyState
@@ -28,6 +30,9 @@ _MOST_WITH_CONSTANTS = 2_000
 
 _SEED = 0
 """Where the draws behind the margin of a gain begin: the same runs always show the same number."""
+
+_MOST_DRAWN = 500
+"""Free levels up to which the errors of all of them are drawn together; beyond, that would take seconds."""
 
 _TAIL_OF_CHOSEN_ROWS = 0.5
 """What the tail is multiplied with where rows were chosen by outcomes: without it gains were shown too often
@@ -43,10 +48,11 @@ Span = tuple[float, float] | None
 class Gain:
     """What the setting found gains over the baseline, the setting in place today: positive where it is better.
 
-    `low` to `high` is a 95 % interval that holds though the setting was chosen because it looks best; `usual_low` to
-    `usual_high` is the ordinary one of a setting that had been fixed before. All None where the runs do not tell. A
-    gain is `shown` when the wider interval is above 0; else the answer is to `keep` what is in place. On a log scale
-    these are shares of the baseline's outcome: 0.2 is 20 % less where less is better.
+    `estimate` is what is to be expected of a setting that was chosen because it looks best, and `low` to `high` a 95 %
+    interval that holds though it was; `usual_low` to `usual_high` is the ordinary one, of least squares, of a setting
+    that had been fixed before. All None where the runs do not tell. A gain is `shown` when the wider interval is above
+    0, and `confirmed` when that of fresh runs at both settings is; with neither, the answer is to `keep` what is in
+    place. On a log scale these are shares of the baseline's outcome: 0.2 is 20 % less where less is better.
     """
 
     estimate: float | None = None
@@ -56,6 +62,7 @@ class Gain:
     usual_high: float | None = None
     shown: bool = False
     keep: bool = True
+    confirmed: bool = False
 
     def on_scale(self, scale: OutcomeScale) -> "Gain":
         """The same as people read it, from differences that a solver sees: on a log scale as shares of the baseline."""
@@ -149,11 +156,14 @@ class Estimates:
     def usual(self, factor: int, leader: int, losses: list[float | None]) -> list[Span]:
         """The ordinary 95 % intervals of these losses: least squares, t or z, each level for itself.
 
-        One that would not hold the estimate shown, because that is shrunken, is widened to it.
+        One that would not hold the estimate shown, because that is shrunken, is widened to it. Where levers work
+        together they are those of the fit that the setting was chosen by, of changing this lever alone.
         """
         noise = self._noise
         if self.fitted is None or noise is None:
             return [None] * len(losses)
+        if self.fitted.together is not None and leader == self.leaders[factor]:
+            return [None if loss is None else self._span_together(factor, j) for j, loss in enumerate(losses)]
         fit = self.fitted.fit
         effects = self.choices.values(fit.theta)[factor]
         variances = self.choices.variances(fit, factor)[leader]
@@ -167,6 +177,17 @@ class Estimates:
                 middle, half = float(effects[leader] - effects[j]), noise.half_width(float(variances[j]))
                 spans.append((min(middle - half, shown), max(middle + half, shown)))
         return spans
+
+    def _span_together(self, factor: int, level: int) -> Span:
+        """The 95 % interval of what a level loses where levers work together, all others set as chosen."""
+        assert self.fitted is not None  # callers have seen that there is such a fit
+        assert self.fitted.together is not None
+        chosen = np.array(self.leaders)
+        other = chosen.copy()
+        other[factor] = level
+        loss, variance = self.fitted.together.difference(chosen, other)
+        half = _NORMAL * math.sqrt(variance)
+        return loss - half, loss + half
 
     def standard_errors(self, factor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """What every level gains over every other, and the standard errors; None where nothing tells the noise."""
@@ -202,13 +223,14 @@ class Estimates:
         On a log scale it is the typical one, the median: that of which the logarithm is the mean of logarithms.
         They do not where a lever is left alone: what nature does is not in the additive model.
 
-        y = mean + w' theta with w the setting's levels less the runs' shares of each, var = (1/n + w' V^+ w) sigma^2:
-        in a block like the average of those so far. The interval is Scheffe's: it holds for all settings at once, so
-        also for one chosen because it looks best.
+        y = mean + w' theta with w the setting's levels less the runs' shares of each, in a block like the average of
+        those so far. The setting was chosen because it looks best, so theta is what is to be expected of effects that
+        may be none (`spike_and_slab`), and the interval is that of a chosen setting (`interval_of_chosen`), which
+        begins with least squares, var = (1/n + w' V^+ w) sigma^2. With very many levels it is Scheffe's.
         """
         if self.fitted is None or self._noise is None or FREE in levels:
             return None
-        moments = self.fitted.fit.moments
+        fit, moments, noise = self.fitted.fit, self.fitted.fit.moments, self._noise
         if self.fitted.together is not None:
             above, variance = self.fitted.together.difference(np.array(levels))
             variance += self.fitted.together.weights.noise_variance / moments.n_runs
@@ -219,11 +241,16 @@ class Estimates:
         found = self._contrast(weights)
         if found is None:
             return None
-        shown, usual, variance = found
-        dimension = 1 + len(self.fitted.fit.free_levels)
-        half = self._noise.scheffe_half_width(1 / moments.n_runs + variance, dimension)
-        low, high = min(usual - half, shown), max(usual + half, shown)
-        ends = sorted(self.scale.outward(moments.mean + end) for end in (low, high))
+        usual, variance = found[0], found[1] + 1 / moments.n_runs
+        n_free = len(fit.free_levels)
+        if n_free > _MOST_DRAWN:
+            half = noise.scheffe_half_width(variance, 1 + n_free)
+            low, high = usual - half, usual + half
+        else:
+            too_good = overestimates(fit, self.choices.places, levels, None, 0.0, noise, np.random.default_rng(_SEED))
+            low, high = interval_of_chosen(usual, variance, too_good, noise)
+        shown = float(weights @ self._expected)
+        ends = sorted(self.scale.outward(moments.mean + end) for end in (min(low, shown), max(high, shown)))
         return self.scale.outward(moments.mean + shown), ends[0], ends[1]
 
     def gain(self, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:
@@ -232,18 +259,20 @@ class Estimates:
             return Gain(0.0, 0.0, 0.0, 0.0, 0.0)
         if self.fitted is not None and self.fitted.together is not None:
             return _gain_together(self.fitted.together, levels, baseline).on_scale(self.scale)
-        found = None if self.fitted is None else self._contrast(self._at(levels) - self._at(baseline))
+        weights = self._at(levels) - self._at(baseline)
+        found = None if self.fitted is None else self._contrast(weights)
         if self.fitted is None or self._noise is None or found is None:
             return Gain()
-        shown, usual, variance = found
+        (usual, variance), shown = found, float(weights @ self._expected)
         half = self._noise.half_width(variance)
         rng = np.random.default_rng(_SEED)
         # never less than if one setting had been fixed, whatever the draws say
         tail = (1 - LEVEL) / 2 * (_TAIL_OF_CHOSEN_ROWS if self.fitted.chosen_rows else 1.0)
         margin = gain_margin(self.fitted.fit, self.choices.places, baseline, self._noise, rng, tail)
         margin = max(margin, half)
-        wide, narrow = ((min(usual - r, shown), max(usual + r, shown)) for r in (margin, half))
-        return Gain(shown, *wide, *narrow, shown=wide[0] > 0, keep=wide[0] <= 0).on_scale(self.scale)
+        low, high = min(usual - margin, shown), max(usual + margin, shown)
+        found_gain = Gain(shown, low, high, usual - half, usual + half, shown=low > 0, keep=low <= 0)
+        return found_gain.on_scale(self.scale)
 
     def least_squares(self, levels: tuple[int, ...], against: tuple[int, ...] | None) -> tuple[float, float] | None:
         """The mean outcome at a setting, or its gain over another, by least squares, and its variance over sigma^2.
@@ -257,7 +286,7 @@ class Estimates:
         found = self._contrast(self._at(levels) - (shares if against is None else self._at(against)))
         if found is None:
             return None
-        _, usual, variance = found
+        usual, variance = found
         return (usual, variance) if against is not None else (moments.mean + usual, 1 / moments.n_runs + variance)
 
     def _at(self, levels: tuple[int, ...]) -> NDArray[np.float64]:
@@ -267,14 +296,20 @@ class Estimates:
             at[places[level]] = 1.0
         return at
 
-    def _contrast(self, weights: NDArray[np.float64]) -> tuple[float, float, float] | None:
-        """w' theta as it is shown and by least squares, and w' V^+ w; None where the runs do not determine it."""
+    def _contrast(self, weights: NDArray[np.float64]) -> tuple[float, float] | None:
+        """w' theta by least squares, and w' V^+ w; None where the runs do not determine it."""
         assert self.fitted is not None  # callers have seen that there is one
         fit = self.fitted.fit
         if not fit.determined or (fit.moments.level_counts[np.abs(weights) > 0] == 0).any():
             return None
-        shown, usual = (float(weights @ np.nan_to_num(theta)) for theta in (self.fitted.effects, fit.theta))
-        return shown, usual, max(float(weights @ fit.inverse @ weights), 0.0)
+        return float(weights @ np.nan_to_num(fit.theta)), max(float(weights @ fit.inverse @ weights), 0.0)
+
+    @cached_property
+    def _expected(self) -> NDArray[np.float64]:
+        """Effects to be expected of levels that were chosen by their estimates."""
+        assert self.fitted is not None  # callers have seen that there is one, and what its noise is
+        assert self._noise is not None
+        return spike_and_slab(self.fitted.fit.moments, self._noise.sd)
 
 
 def _gain_together(fit: InteractionFit, levels: tuple[int, ...], baseline: tuple[int, ...]) -> Gain:

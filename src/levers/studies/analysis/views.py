@@ -13,6 +13,7 @@ from levers.core.model.ordinary import FactorTest
 from levers.core.outcome_scale import EVERY_SCALE, LINEAR
 from levers.core.space import FREE, Assignment
 from levers.errors import NoSuchTrialError
+from levers.studies.analysis.confirmation import confirmation
 from levers.studies.analysis.describe import setting_words, several
 from levers.studies.analysis.estimates import Estimates, Gain, at_last_look, counted_runs
 from levers.studies.events import Numbers
@@ -99,11 +100,11 @@ class Best:
     """The setting that the estimates favour.
 
     If the study stops now it is within `within` of the best one with the study's probability, whenever one looks (None
-    where nothing is certified). `predicted` is the mean outcome to expect there, estimated from all runs; because the
-    setting was chosen it is on the high side. The 95 % interval `low` to `high` holds for all settings at once, so for
-    this one too. Where the setting leaves levers alone (`params.free`) neither is known by the additive fit.
-    `gain` is what it gains over the study's baseline, if it has one. `in_doubt` says that outcomes
-    contradict what all of it rests on; `Status.doubts` says which. `compared_with` is what `within` is about, in words.
+    where nothing is certified). `predicted` is the mean outcome to expect there, from all runs, and `low` to `high` its
+    95 % interval: both allow for the setting having been chosen because it looks best. Where the setting leaves levers
+    alone (`params.free`) neither is known by the additive fit. `gain` is what it gains over the study's baseline, if it
+    has one. `in_doubt` says that outcomes contradict what all of it rests on; `Status.doubts` says which.
+    `compared_with` is what `within` is about, in words.
     `within_without_claims` is the same as `within` without what was claimed of levers, None where nothing was. With the
     `scale` "log" `predicted` is the typical outcome, the median; `within` and `gain` are shares.
     """
@@ -305,8 +306,6 @@ def verdict(state: StudyState) -> Verdict | None:
     """The verdict, with what the study adds to its guarantee; None before the end."""
     if state.open_block is not None:
         return None
-    from levers.studies.analysis.confirmation import confirmation  # at the end only: lists and statuses do without
-
     found = _final(state)
     estimates = Estimates.of(state)
     found = replace(found, provisos=(*found.provisos, *_provisos(state)), doubts=doubts(state))
@@ -336,12 +335,22 @@ def _by_lever(state: StudyState, tests: Iterable[FactorTest | None]) -> tuple[fl
 def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
     """A verdict on merged factors in terms of the real ones. What each merged level loses is in `effects`."""
     merging = spec.merging
-    members = {
-        merging.inner.names[i]: [merging.outer.names[k] for k in group] for i, group in enumerate(merging.groups)
-    }
-    parents = None if found.parents is None else tuple(name for merged in found.parents for name in members[merged])
+    matter = [i for i, name in enumerate(merging.inner.names) if name in (found.parents or ())]
+    shown = sorted(k for i in matter for k in _shown(found, spec, i))
+    parents = None if found.parents is None else tuple(merging.outer.names[k] for k in shown)
     setting = spec.assignment(found.assignment.codes)
     return replace(found, assignment=setting, parents=parents, effects=(), intervals=(), eliminations=(), problem=None)
+
+
+def _shown(found: Verdict, spec: StudySpec, column: int) -> list[int]:
+    """Which levers of a merged factor that matters are shown to: one that alone makes a combination worse than the
+    chosen one, by intervals that hold all at once. All of them where the algorithm has no such intervals."""
+    group, table = spec.merging.groups[column], spec.merging.tables[column]
+    if len(group) == 1 or not found.intervals:
+        return list(group)
+    differs = table != table[found.assignment.codes[column]]
+    worse = np.array([span is not None and span[0] > 0 for span in found.intervals[column]])
+    return [k for place, k in enumerate(group) if (worse & differs[:, place] & (differs.sum(axis=1) == 1)).any()]
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
@@ -495,6 +504,9 @@ def best(state: StudyState, estimates: Estimates | None = None) -> Best | None:
     predicted, low, high = estimates.prediction(levels) or (None, None, None)
     baseline = state.spec.inner_baseline
     gain = None if baseline is None or FREE in levels else estimates.gain(tuple(levels), baseline)
+    fresh = None if gain is None or gain.shown or found is None else confirmation(state, estimates)
+    if gain is not None and fresh is not None and fresh.gain is not None and (fresh.gain.low or 0.0) > 0:
+        gain = replace(gain, confirmed=True, keep=False)
     chosen = state.spec.assignment(levels)
     compared_with = "the best" if found is None else found.compared_with
     within, scale = _within(state, found), state.spec.scale

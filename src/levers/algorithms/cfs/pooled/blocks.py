@@ -8,12 +8,13 @@ import numpy as np
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, local_shares
 from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import TOGETHER_RULES
+from levers.algorithms.cfs.settings import PARTS_RULES, STEADY_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.changes import HardLevers, few_changes, hard_levels
 from levers.core.designs.days import divided_rows
 from levers.core.designs.design import Design
+from levers.core.designs.exchange import exchanged_rows
 from levers.core.model.choices import Choices
 from levers.core.model.level_index import ActiveLevels, offsets
 from levers.core.model.posterior import posterior
@@ -31,6 +32,8 @@ def allocated_block(
     n_sampled = 0 if fit is None else int(fit.weights.probability * n_runs + rng.random())
     rows: Codes = np.zeros((0, len(choices.n_levels)), dtype=np.int16)
     if n_sampled < n_runs:
+        if noise_sd is None and state.rules >= STEADY_RULES and state.trusted_sums.square == 0:
+            noise_sd = 1.0  # outcomes that are all the same say nothing of it, and shares do not depend on its size
         found = posterior(state.trusted_sums, noise_sd, state.pooled.least_noise)
         shares = allocated_shares(choices, found, n_left)
         if state.rules >= TOGETHER_RULES:
@@ -58,6 +61,11 @@ def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> 
     for column, i in enumerate(varied):
         rows[:, i] = in_play[i][design.rows[:, column]]
     codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
+    if state.rules >= PARTS_RULES:
+        tied = [group for group in groups if len(group.columns) > 1 and len(group.table) > 1]
+        more = np.random.default_rng([seed, 5])
+        rows = exchanged_rows(choices.rows(codes), choices.sizes, tied, state.pooled.information, more)
+        codes = choices.codes(rows)
     codes.flags.writeable = False
     return Design(codes, choices.n_levels, design.kind)
 

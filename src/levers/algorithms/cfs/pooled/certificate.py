@@ -1,20 +1,23 @@
 """What all runs of a pooled study certify, and how many more it takes   (docs/theory/pooled.md)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.state import PooledState, Thinned
 from levers.core.certificates.certificate import stakes_tolerance
-from levers.core.certificates.sums import stakes_bound
+from levers.core.certificates.sums import Stake, Tied, is_finite, separate, stakes_bound
 from levers.core.certificates.thinning import LEAST_COVERED, LEAST_DONE, share_of_runs
 from levers.core.model.choices import Choices
 from levers.core.model.evidence import Evidence, level_mask, planned_radius
 from levers.core.model.pairs import level_rows
 
-Stakes = list[tuple[int, float]]
+Stakes = list[Stake | Tied]
 """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
-Elsewhere = tuple[tuple[int, float], ...]
+Elsewhere = tuple[Stake | Tied, ...]
 """Stakes of choices that are made on other runs, and count towards the same tolerance."""
 
 
@@ -27,7 +30,9 @@ class PooledCertificate:
 
     `elsewhere` is what other runs may lose, and `unequal` what standard errors are multiplied with because outcomes
     vary more at some levels than at others. `far_behind` is the probability that may be spent on leaving out levels far
-    behind at the end; 0 leaves out none. It takes a larger distance where the noise is not `noise_known`.
+    behind at the end; 0 leaves out none. It takes a larger distance where the noise is not `noise_known`. By
+    the present `rules`, factors that forbidden combinations tie together are at stake by their parts and swaps of these
+    (docs/theory/pooled.md, section 7), as long as any number of factors may matter.
     """
 
     choices: Choices
@@ -36,6 +41,7 @@ class PooledCertificate:
     unequal: float = 1.0
     far_behind: float = 0.0
     noise_known: bool = True
+    rules: int = settings.PARTS_RULES
 
     def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0, thins: bool = False) -> Stakes:
         """What may still be lost.
@@ -53,8 +59,11 @@ class PooledCertificate:
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
         wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
         clocks = self._thinned_clocks(state, evidence)
-        found: dict[int, tuple[int, float]] = {}
+        found: dict[int, Stake | Tied] = {}
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
+            if self._splits(k) and (one := self._tied_stake(state, k, state.active[k], more / lost)) is not None:
+                found[k] = one
+                continue
             before, known = clocks.get(k, (float(least[k]) if thins else 0.0, float(least[k])))
             known += more / (2 * m * lost)
             saved = math.sqrt(share_of_runs(m, before / known)) if before > 0 else 1.0
@@ -81,23 +90,66 @@ class PooledCertificate:
         )
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         wider = self._wider(state) if state.n_runs < settings.CLOSELY_COUPLED * open_parameters else 1.0
-        found: dict[int, tuple[int, float]] = {}
+        found: dict[int, Stake | Tied] = {}
         for k, (leader, m) in enumerate(zip(state.leaders, self.choices.n_levels, strict=True)):
-            near = [float(known[k][j]) for j in range(m) if j != leader and ahead[k][j] < most[k][j]]
+            rivals = [j for j in range(m) if j != leader and ahead[k][j] < most[k][j]]
+            near = [float(known[k][j]) for j in rivals]
+            if near and self._splits(k):
+                one = self._tied_stake(state, k, (leader, *rivals), 0.0, leader)
+                if one is not None:
+                    found[k] = one
+                    continue
             if near:
                 error = wider * state.noise_sd / math.sqrt(2 * min(near)) if min(near) > 0 else math.inf
                 found[k] = len(near) + 1, error
         return self._that_can_matter(found, state)
 
-    def _that_can_matter(self, found: dict[int, tuple[int, float]], state: PooledState) -> Stakes:
+    @property
+    def takes_parts(self) -> bool:
+        """Whether tied factors are at stake by their parts. With `max_parents` parts are not counted one by one."""
+        parts = self.rules >= settings.PARTS_RULES and self.choices.is_tied
+        return parts and self.max_parents is None
+
+    def _splits(self, factor: int) -> bool:
+        return self.takes_parts and bool(self.choices.parts[factor])
+
+    def _tied_stake(
+        self, state: PooledState, factor: int, levels: Sequence[int], more: float, leader: int | None = None
+    ) -> Tied | None:
+        """What a factor that is made of parts may lose; None where it is no less as a whole.
+
+        `more` runs add information as the runs so far did. With a `leader` only differences from it count.
+        """
+        assert state.noise_sd is not None  # see stakes
+        n_swaps = self.choices.n_swaps(factor, levels)
+        pieces = self.choices.least_known(state.fit, factor, levels, leader)
+        if sum(m - 1 for m, _ in pieces) + 1 >= len(levels):  # any differences between so few are possible
+            return None
+        if n_swaps is None or n_swaps + 1 > settings.MANY_SWAPS * len(levels):
+            return None
+        unit = self.unequal * self._wider_by_parts(state) * state.noise_sd / math.sqrt(2)
+        places = self.choices.variances(state.fit, factor)
+        apart = places[np.ix_(levels, levels)] if leader is None else places[leader][list(levels)]
+        parts, now, then = [], 0.0, 0.0
+        for m, known in pieces:
+            if known <= 0:
+                return None
+            worth = min(2 * m * known / state.n_runs, 1.0)
+            after = known + more * worth / (2 * m)
+            parts.append((m, unit / math.sqrt(after)))
+            now, then = now + 1 / known, then + 1 / after
+        return Tied(tuple(parts), n_swaps, unit * math.sqrt(float(apart.max()) * then / now))
+
+    def _that_can_matter(self, found: dict[int, Stake | Tied], state: PooledState) -> Stakes:
         """The stakes of parents found, and of as many others as can be parents: the most levels, the largest errors."""
-        sure = [stake for k, stake in found.items() if k in state.parents]
+        sure: Stakes = [stake for k, stake in found.items() if k in state.parents]
         others = [stake for k, stake in found.items() if k not in state.parents]
         if self.max_parents is None:
             return [*sure, *others, *self.elsewhere]
+        whole = [stake for stake in others if not isinstance(stake, Tied)]  # all of them: see _splits
         spare = max(self.max_parents - len(state.parents), 0)
-        most = sorted((m for m, _ in others), reverse=True)[:spare]
-        widest = sorted((error for _, error in others), reverse=True)[:spare]
+        most = sorted((m for m, _ in whole), reverse=True)[:spare]
+        widest = sorted((error for _, error in whole), reverse=True)[:spare]
         return [*sure, *zip(most, widest, strict=True), *self.elsewhere]
 
     def _thinned_clocks(self, state: PooledState, evidence: Evidence) -> dict[int, tuple[float, float]]:
@@ -157,8 +209,21 @@ class PooledCertificate:
 
         1 + 0.1 (p - 1) for a coupling p above 3; below, factors are independent enough.
         """
-        coupling = self.choices.coupling(state.fit, state.open_factors)
-        return 1.0 if coupling <= settings.LOOSE_COUPLING else 1.0 + settings.COUPLING_COST * (coupling - 1.0)
+        return self._price_of(self.choices.coupling(state.fit, state.open_factors), state)
+
+    def _wider_by_parts(self, state: PooledState) -> float:
+        """The same with parts in place of factors, where parts are at stake one by one: however many runs there are,
+        because forbidden combinations couple parts for good."""
+        return self._price_of(self.choices.coupling_of_parts(state.fit, state.open_factors), state)
+
+    def _price_of(self, coupling: float, state: PooledState) -> float:
+        """What standard errors are multiplied with; a little also below, where there are hardly more runs than
+        parameters."""
+        if coupling > settings.LOOSE_COUPLING:
+            return 1.0 + settings.COUPLING_COST * (coupling - 1.0)
+        parameters = self.choices.n_open_parameters(state.open_factors, state.active)
+        hardly_more = self.rules >= settings.PARTS_RULES and state.n_runs < settings.HARDLY_MORE * parameters
+        return 1.0 + settings.LOOSE_COST * (coupling - 1.0) if hardly_more else 1.0
 
     def certified(self, state: PooledState, evidence: Evidence, risk: float) -> float | None:
         """The tolerance that all runs certify now: by the stakes, or by what the leaders can lose at most."""
@@ -167,7 +232,7 @@ class PooledCertificate:
         spent = self.spent_at_end(state)
         stakes, risk = (self.stakes_at_end if spent else self.stakes)(state, evidence), risk - spent
         upper = math.inf if state.upper_loss is None else state.upper_loss + self.lost_elsewhere(risk)
-        if all(math.isfinite(error) for _, error in stakes):
+        if is_finite(stakes):
             upper = min(upper, stakes_tolerance(stakes, risk))
         return upper if math.isfinite(upper) else None
 
@@ -177,7 +242,7 @@ class PooledCertificate:
 
     def lost_elsewhere(self, risk: float) -> float:
         """What choices on other runs lose at most, by their own certificate."""
-        if any(not math.isfinite(error) for _, error in self.elsewhere):
+        if not is_finite(self.elsewhere):
             return math.inf
         return stakes_tolerance(self.elsewhere, risk)
 
@@ -199,7 +264,7 @@ class PooledCertificate:
         stakes = self.stakes(state, evidence)
         rough = self.rough_runs(state, stakes, tolerance, risk)
         far = rough > 2 * following and not self.elsewhere  # the usual scale knows nothing of other runs
-        if not all(math.isfinite(error) for _, error in stakes) or far:
+        if not is_finite(stakes) or far:
             return max(rough, 2 * following)
         now = stakes_bound(stakes, tolerance)
         if now <= risk:
@@ -247,7 +312,8 @@ class PooledCertificate:
     def rough_runs(self, state: PooledState, stakes: Stakes, tolerance: float, risk: float) -> float:
         """The same roughly: runs of an ideal design by the usual scale, less what the stakes are worth on average."""
         assert state.noise_sd is not None  # see stakes
-        levels = tuple(sorted(m for m, _ in stakes))
+        one_by_one = separate(stakes)
+        levels = tuple(sorted(m for m, _ in one_by_one))
         needed = (decisions.cheap_scale(levels, risk, "slippage") * state.noise_sd / tolerance) ** 2
-        worth = sum(m * (state.noise_sd / error) ** 2 for m, error in stakes) / len(stakes)
+        worth = sum(m * (state.noise_sd / error) ** 2 for m, error in one_by_one) / len(one_by_one)
         return needed - worth

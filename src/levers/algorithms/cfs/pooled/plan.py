@@ -28,6 +28,7 @@ class PooledPlan:
     block_size: int | None
     spares: bool = True
     at_once: bool = True
+    by_parts: bool = False
 
     @property
     def most_runs(self) -> int | None:
@@ -76,9 +77,11 @@ class PooledPlan:
 
     def runs_at_once(self, noise_sd: float) -> float:
         """Runs of a single design that would settle everything at once, about."""
-        levels = certified_levels(self.choices.n_levels, self.max_parents)
+        levels, more = certified_levels(self.choices.n_levels, self.max_parents), 1.0
+        if self.by_parts and self.max_parents is None and self.choices.is_tied:
+            levels, more = tuple(sorted(self.choices.sizes)), settings.TIED_COST
         selection = (1 - settings.POOLED_SHARE) * self.problem.failure_prob
-        return (decisions.cheap_scale(levels, selection, "slippage") * noise_sd / self.tolerance) ** 2
+        return more * (decisions.cheap_scale(levels, selection, "slippage") * noise_sd / self.tolerance) ** 2
 
     def whole(self, n_runs: float, left: int | None) -> int:
         """A length of so many runs in whole days, as far as runs are left.

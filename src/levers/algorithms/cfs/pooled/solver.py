@@ -27,18 +27,20 @@ from levers.algorithms.base import (
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.interactions import expected, leaders_together
+from levers.algorithms.cfs.ledger import entries
 from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.pooled.unclaimed import Unclaimed, unclaimed
-from levers.algorithms.cfs.pooled.verdict import pooled_verdict
+from levers.algorithms.cfs.pooled.verdict import SWAPPED, pooled_verdict
 from levers.algorithms.cfs.settings import (
     AIMS,
     BEST,
     BLOCK,
     CERTIFY,
     LEADER_RULES,
+    PARTS_RULES,
     POOLED_RULES,
     STEADY_RULES,
     THIN_RULES,
@@ -50,7 +52,6 @@ from levers.core.certificates.thinning import LEAST_FAILURE_PROB
 from levers.core.designs.changes import HardLevers, check_hard
 from levers.core.designs.design import Design
 from levers.core.model.choices import Choices, Parts
-from levers.core.model.elimination import Elimination
 from levers.core.model.evidence import (
     Confidence,
     Evidence,
@@ -113,7 +114,7 @@ class Pooled(Algorithm):
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
     hard_to_change: HardLevers = ()
-    rules: int = LEADER_RULES
+    rules: int = PARTS_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
@@ -153,14 +154,15 @@ class Pooled(Algorithm):
     @cached_property
     def choices(self) -> Choices:
         """What is chosen among, and what it is made of."""
-        return Choices(self.n_levels, self.parts)
+        given = Choices(self.n_levels, self.parts)
+        return given.determined if self.rules >= PARTS_RULES else given
 
     @cached_property
     def plan(self) -> PooledPlan:
         """Shares of the error, and lengths."""
         size = self.block_size
         spares = self.rules != POOLED_RULES  # studies begun before keep to the first round that they had
-        runs = self.budget, self.max_runs, self.aim, size, spares, self.rules >= THIN_RULES
+        runs = self.budget, self.max_runs, self.aim, size, spares, self.rules >= THIN_RULES, self.rules >= PARTS_RULES
         return PooledPlan(self.problem, self.choices, self.max_parents, *runs)
 
     @cached_property
@@ -183,9 +185,11 @@ class Pooled(Algorithm):
     @cached_property
     def certificate(self) -> PooledCertificate:
         """What runs certify."""
-        far_behind = settings.FAR_BEHIND_SHARE * self.failure_prob if self._leaves_out_at_end else 0.0
+        share = settings.FAR_BEHIND_SHARE if self.aim == BEST else settings.FAR_BEHIND_IN_ONE
+        far_behind = share * self.failure_prob if self._leaves_out_at_end else 0.0
         known = self.problem.noise_sd is not None
-        return PooledCertificate(self.choices, self.max_parents, self.elsewhere, self.unequal, far_behind, known)
+        given = self.choices, self.max_parents, self.elsewhere, self.unequal, far_behind, known
+        return PooledCertificate(*given, self.rules)
 
     def _ends_as_planned(self, state: PooledState) -> bool:
         """Whether a state is the end of a budget, which no outcome had a part in, and certifies something."""
@@ -197,7 +201,10 @@ class Pooled(Algorithm):
     @property
     def _leaves_out_at_end(self) -> bool:
         """Whether the certificate at the end leaves out levels far behind   (docs/theory/pooled.md, section 6)."""
-        return self.rules >= LEADER_RULES and self.aim == BEST and not self.elsewhere and self.unequal == 1.0
+        if self.elsewhere or self.unequal != 1.0:
+            return False
+        in_one = self.rules >= PARTS_RULES and self.budget is not None and not self.shares.screening
+        return in_one or (self.rules >= LEADER_RULES and self.aim == BEST)
 
     def stakes(self, state: PooledState, evidence: Evidence) -> Stakes:
         """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""
@@ -494,22 +501,8 @@ class Pooled(Algorithm):
             return self._with_posterior(state, now), evidence, now
         if not self.shares.screening:  # one design: nothing is dropped, the leaders are those of the fit
             return replace(state, leaders=self._leaders(state, evidence, now)), evidence, now
-        active = tuple(tuple(level for level, stays in enumerate(row) if stays) for row in now.active.tolist())
-        dropped = tuple(
-            Elimination(k, level, state.n_runs, evidence.estimate(k, int(now.leaders[k]), level))
-            for k, levels in enumerate(state.active)
-            for level in levels
-            if level not in active[k]
-        )
-        state = replace(
-            state,
-            active=active,
-            leaders=self._leaders(state, evidence, now),
-            parents=tuple(np.flatnonzero(now.parents).tolist()),
-            closed=tuple(np.flatnonzero(~now.open).tolist()),
-            upper_loss=_finite(now.upper_loss),
-            eliminations=state.eliminations + dropped,
-        )
+        changes = entries(now, evidence, state.active, state.eliminations, state.n_runs)
+        state = replace(state, leaders=self._leaders(state, evidence, now), **changes)
         return state, evidence, now
 
     def _leaders(self, state: PooledState, evidence: Evidence, now: Standing) -> tuple[int, ...]:
@@ -553,6 +546,8 @@ class Pooled(Algorithm):
         noise_sd, least = self.problem.noise_sd, state.pooled.least_noise
         if self.rules < STEADY_RULES:
             return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
+        if not state.runs.differ:  # a fit would make likely whatever rounding left
+            return replace(state, together=None, trusted=None)
         trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least)
         return replace(state, together=weights, trusted=trusted)
 
@@ -724,6 +719,8 @@ class Pooled(Algorithm):
             self._ends_as_planned(state),
             self._without_claims(looked, state.certified),
         )
+        if found.tolerance is not None and self.certificate.takes_parts:
+            found = replace(found, provisos=(*found.provisos, SWAPPED))
         fitted = self.fitted(state)
         if fitted is None or fitted.shrunken is None:
             return found

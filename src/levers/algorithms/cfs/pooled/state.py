@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from levers.algorithms.base import PAST, BlockRecord
+from levers.algorithms.base import BlockRecord
+from levers.algorithms.cfs.ledger import Ledger
 from levers.algorithms.cfs.settings import POOLED_RULES
 from levers.core.codec import serialisable
 from levers.core.model.elimination import Elimination
@@ -35,7 +36,7 @@ class Thinned:
 
 @serialisable("PooledState")
 @dataclass(frozen=True, eq=False)
-class PooledState:
+class PooledState(Ledger):
     """Where a pooled study stands. `target` is the size of the round under way, and `block` the runs so far of its day
     under way, or of the whole round where days have no constants; `days` are all runs with those of its complete days.
 
@@ -87,22 +88,6 @@ class PooledState:
     def n_done(self) -> int:
         """Runs so far of the round under way."""
         return self.block.n_runs + (0 if self.days is None else self.days.n_runs - self.pooled.n_runs)
-
-    @property
-    def n_past(self) -> int:
-        """Runs that count, but were not asked for."""
-        return sum(block.n_runs for block in self.blocks if block.stage == PAST)
-
-    @cached_property
-    def open_factors(self) -> tuple[int, ...]:
-        """The factors of which more than one level is in play."""
-        closed = set(self.closed)
-        return tuple(k for k, levels in enumerate(self.active) if len(levels) > 1 and k not in closed)
-
-    @cached_property
-    def open_sizes(self) -> tuple[int, ...]:
-        """How many levels of them are in play."""
-        return tuple(len(self.active[k]) for k in self.open_factors)
 
     @cached_property
     def varied(self) -> ActiveLevels:

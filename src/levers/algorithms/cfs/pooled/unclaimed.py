@@ -8,6 +8,7 @@ from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.pooled.certificate import PooledCertificate, Stakes
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.core.certificates.certificate import stakes_tolerance
+from levers.core.certificates.sums import Stake, Tied, is_finite
 from levers.core.model.evidence import Evidence
 from levers.core.model.pairs import Pairs
 
@@ -26,7 +27,7 @@ class Unclaimed:
     settled: float
     upper: float
 
-    def tolerance(self, risk: float, elsewhere: Sequence[tuple[int, float]] = ()) -> float | None:
+    def tolerance(self, risk: float, elsewhere: Sequence[Stake | Tied] = ()) -> float | None:
         """The tolerance certified: min(U + t(elsewhere), U_settled + t(stakes and elsewhere)); None where that is none.
 
         t(stakes) is the least tolerance with V_1(0) <= risk, and `elsewhere` are stakes of choices on other runs.
@@ -37,10 +38,10 @@ class Unclaimed:
         >>> Unclaimed([], math.inf, 0.75).tolerance(0.09), Unclaimed([], math.inf, math.inf).tolerance(0.09)
         (0.75, None)
         """
-        if not all(math.isfinite(error) for _, error in elsewhere):
+        if not is_finite(elsewhere):
             return None
         found = self.upper + (stakes_tolerance(elsewhere, risk) if math.isfinite(self.upper) else 0.0)
-        if math.isfinite(self.settled) and all(math.isfinite(error) for _, error in self.stakes):
+        if math.isfinite(self.settled) and is_finite(self.stakes):
             found = min(found, self.settled + stakes_tolerance([*self.stakes, *elsewhere], risk))
         return found if math.isfinite(found) else None
 

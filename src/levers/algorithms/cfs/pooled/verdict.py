@@ -31,6 +31,12 @@ LEFT_OUT = Remark(
     "the last round left out levels far behind; how seldom that errs is known from simulation (checked numerically)",
 )
 """What a certificate rests on where the last runs were divided among the levels that might be best."""
+SWAPPED = Remark(
+    "tied levers",
+    "levers that forbidden combinations tie together are counted one by one, or by what can be mistaken across what is "
+    "forbidden, whichever loses more (checked numerically)",
+)
+"""What a certificate rests on where tied levers are at stake by their parts."""
 WORK_TOGETHER = Remark(
     "work together",
     "levers work together, so that their effects do not add up: the setting is the best by a fit with pairs of levers, "

@@ -25,7 +25,7 @@ from levers.algorithms.cfs.settings import BLOCK, CERTIFY, COMPARING
 from levers.algorithms.cfs.subsets.state import SubsetState, SubsetTally, subset_rows, subsets_of
 from levers.algorithms.cfs.subsets.verdict import subset_verdict
 from levers.core.certificates.certificate import certified_levels, stakes_tolerance
-from levers.core.certificates.sums import stakes_bound
+from levers.core.certificates.sums import is_finite, stakes_bound
 from levers.core.model.ordinary import Fitted
 from levers.core.space import FREE, Codes, Factor, Space, levels_had
 from levers.core.validation import check_count
@@ -264,7 +264,7 @@ class Subsets(Algorithm):
 
     def _leaves_room(self, stakes: Elsewhere, at_most: float = 0.0) -> bool:
         """Whether a comparison as precise as planned would certify the tolerance on top of what the first may lose."""
-        if self.problem.tolerance is None or not all(math.isfinite(error) for _, error in stakes):
+        if self.problem.tolerance is None or not is_finite(stakes):
             return False
         left = self.tolerance - at_most
         planned = (len(self.subsets), self.spread * self.tolerance)
