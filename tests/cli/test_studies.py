@@ -95,7 +95,7 @@ def test_readme_walkthrough(here: Path) -> None:
     commands = [
         line.split("#")[0].strip().removeprefix(".venv/bin/levers ") for line in lines if line.split("#")[0].strip()
     ]
-    assert [c.split()[0] for c in commands][:3] == ["create", "ask", "tell"]
+    assert [c.split()[0] for c in commands][:4] == ["plan", "create", "ask", "tell"]
     again = [c for c in commands if c.split()[0] in ("ask", "tell") and "--sheet" in c]
     for command in commands:
         ok(command)
@@ -185,6 +185,19 @@ def test_factors_and_forbidden_combinations_as_flags(here: Path) -> None:
     assert "b" in ok("studies --storage sqlite:///other.db")
     assert "deleted" in ok("delete a --yes")
     assert json.loads(ok("studies --format json")) == []
+
+
+def test_a_verdict_on_forbidden_combinations_has_the_losses_of_its_effects(here: Path) -> None:
+    levels = "--factor heat=low,mid,high --factor speed=1,2,3 --factor supplier=A,B"
+    ok(f"create line {levels} --forbid heat=mid,speed=3 --budget 40 --seed 1")
+    study, noise = levers.load_study("line", "sqlite:///levers.db"), np.random.default_rng(0)
+    while not study.is_finished:
+        study.tell_many((trial, 70 + (trial.params["heat"] == "mid") + noise.normal()) for trial in study.ask(40))
+    said = " ".join(ok("verdict line").split())
+    rows = [row for row in json.loads(ok("effects line --format json")) if row["standing"] != "chosen"]
+    assert {row["factor"] for row in rows} == {"heat + speed", "supplier"}
+    for row in rows:
+        assert f"{row['level']}: {round(row['loss'], 2) + 0.0:.2f} ({round(row['usual_low'], 2) + 0.0:.2f} to" in said
 
 
 @pytest.mark.parametrize("kind", ["effects", "history", "elimination", "forecast"])
