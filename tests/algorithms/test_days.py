@@ -11,7 +11,7 @@ from scipy.stats import binom
 import levers
 from harness.hard_worlds import additive_world, slippage_world
 from levers.algorithms.base import Batch, Problem, Verdict
-from levers.algorithms.cfs.settings import PARTS_RULES, POOLED_RULES
+from levers.algorithms.cfs.settings import LATEST_RULES, POOLED_RULES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.verify import verify
@@ -66,7 +66,7 @@ def test_what_happens_to_a_whole_day_changes_nothing(settings: dict[str, Any]) -
     assert plain.assignment == shifted.assignment
     assert plain.tolerance == pytest.approx(shifted.tolerance)
     assert all(np.array_equal(one.codes, other.codes) for one, other in zip(rows, others, strict=True))
-    assert plain.rules == PARTS_RULES
+    assert plain.rules == LATEST_RULES
 
 
 @pytest.mark.parametrize("size", [8, 12, 5])

@@ -172,11 +172,11 @@ def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, s
 
 
 @cache
-def half_far_world(sizes: tuple[int, ...], n_runs: int, far: float) -> World:
+def half_far_world(sizes: tuple[int, ...], n_runs: int, far: float, aim: str = "certify") -> World:
     """Half of the levers have a best level that is `far` ahead, the others one so far ahead as two wrong ones of them
     lose just more than the study then certifies."""
     half = [[0.0] * (m - 1) + [far] for m in sizes[: len(sizes) // 2]]
-    options = {"budget": n_runs, "aim": "certify"}
+    options = {"budget": n_runs, "aim": aim}
     rest = sizes[len(sizes) // 2 :]
     without = additive_world([*half, *([0.0] * m for m in rest)])
     scenario = Scenario("half of them", lambda seed: without, options, None)
@@ -365,7 +365,13 @@ def _budgets() -> list[Scenario]:
         for shape, stretch in (("equal", 1.0), ("equal", 0.6), ("mixed", 1.0)):
             name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, {shape} gaps x {stretch}"
             found.append(Scenario(name, budget_worlds(sizes, options, shape, stretch=stretch), options, None))
-    for n, sizes in ((12, (3,)), (16, (2, 2)), (30, small)):  # a single wrong lever loses more than is certified
+    for n, sizes in ((60, (2,) * 4), (80, small), (150, (4, 4))):  # rivals that are just left out, or just not
+        for far in (0.4, 0.7, 1.1):
+            worlds = always(half_far_world, sizes, n, far, "best")
+            name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, half of them {far:g} apart"
+            found.append(Scenario(name, worlds, {"budget": n, "aim": "best"}, None))
+    # a single wrong lever loses more than is certified
+    for n, sizes in ((12, (3,)), (16, (2, 2)), (30, small), (40, (2, 2)), (80, (3,)), (80, small)):
         options = {"budget": n, "aim": "best"}
         name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, one wrong"
         found.append(Scenario(name, budget_worlds(sizes, options, "one wrong"), options, None))

@@ -96,7 +96,7 @@ def local_shares(
     return kept
 
 
-def _indicators(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def indicators_of(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The levels that a factor's combinations are made of, and which of them each has."""
     used = np.unique(places)
     indicators = np.zeros((len(places), len(used)))
@@ -108,7 +108,7 @@ def _opportunity_cost(places: NDArray[np.int64], found: Posterior) -> tuple[floa
     """What choosing a factor's leader is expected to cost, its rivals being compared with it one by one; the leader."""
     values = found.mean[places].sum(axis=1)
     leader = int(values.argmax())
-    used, indicators = _indicators(places)
+    used, indicators = indicators_of(places)
     away = np.delete(indicators[leader] - indicators, leader, axis=0)
     spread = np.sqrt(np.maximum(((away @ found.covariance[np.ix_(used, used)]) * away).sum(axis=1), 1e-300))
     z = np.delete(values[leader] - values, leader) / spread
@@ -128,7 +128,7 @@ def _single_shares(
     precision = np.ones_like(mean)
     for k, at in enumerate(places):
         mean[k, : len(at)] = found.mean[at]
-        precision[k, : len(at)] = 1.0 / _own_variances(found.covariance[np.ix_(at, at)])
+        precision[k, : len(at)] = 1.0 / own_variances(found.covariance[np.ix_(at, at)])
     row = np.arange(n_factors)
     leader = mean.argmax(axis=1)
     rival = np.isfinite(mean)
@@ -152,7 +152,7 @@ def _tied_shares(places: NDArray[np.int64], found: Posterior, n_steps: int, adde
     Combinations share levels, so a run at combination c, with indicator z, lowers the variance of a difference d by
     (d' C z)^2 / (1/added + z' C z), C being the covariance of the parts' effects, and C itself is updated.
     """
-    used, indicators = _indicators(places)
+    used, indicators = indicators_of(places)
     covariance = found.covariance[np.ix_(used, used)].copy()
     values = indicators @ found.mean[used]
     best = int(values.argmax())
@@ -182,7 +182,7 @@ def _first_best(gain: NDArray[np.float64]) -> NDArray[np.int64]:
     return found
 
 
-def _own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
+def own_variances(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     """About the variance of each level alone: what all levels of a factor share says nothing about its choice."""
     m = len(joint)
     if m == 1:

@@ -26,6 +26,9 @@ that are not far behind it at the end."""
 PARTS_RULES = 11
 """Pooled studies in which levers that forbidden combinations tie together are at stake by their parts, on designs that
 are searched among what is allowed."""
+PROMISE_RULES = 12
+"""Pooled studies in which later runs of a budget for the best setting serve what can be promised of it, too."""
+LATEST_RULES = PROMISE_RULES
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""
 NOISES = ("gaussian", "subgaussian")
@@ -82,6 +85,9 @@ FIRST_TO_BEST = 1.0  # runs per parameter of the first block of a study that aim
 FIRST_SPARE = 6  # and so many more, so that no single outcome decides what is run later without others to contradict it
 ALL_AT_ONCE = 1.5  # runs per parameter: such a budget is one design when it has fewer
 BEST_GROWTH = 0.12  # a later block of such a study has at least this share of the runs so far
+PROMISE_FROM, PROMISE_OVER = 3.0, 8.0  # runs per parameter from which on, and over which, runs serve the promise too,
+FOR_PROMISE = 0.9  # until so large a share of them does
+SURELY_FAR = 1.15  # times the distance at which levels are left out at the end, at which they are meant to be then
 POOLED_SHARE = 0.05  # of the failure probability, for dropping levels
 FAR_BEHIND_SHARE = 0.25  # of it, for levels far behind at the end, which a certificate of the best setting leaves out
 FAR_BEHIND_IN_ONE = 0.1  # the same where all runs are one design, whose rows no outcome had a part in

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from levers.algorithms.base import BlockRecord, Verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
-from levers.algorithms.cfs.settings import PARTS_RULES, RULES, SPARSE_RULES, SUBSET_RULES
+from levers.algorithms.cfs.settings import LATEST_RULES, RULES, SPARSE_RULES, SUBSET_RULES
 from levers.algorithms.cfs.sparse.solver import Sparse
 from levers.algorithms.cfs.two_stage import TwoStage
 from levers.core.model.elimination import Elimination
@@ -54,7 +54,7 @@ def verify(verdict: Verdict, outcomes: ArrayLike) -> Verification:
         raise InvalidSettingError(f"a verdict of {verdict.algorithm} does not carry what is needed to recompute it")
     if verdict.rules == SUBSET_RULES:
         raise InvalidSettingError("verdicts of studies that may leave levers alone cannot be recomputed from outcomes")
-    if not RULES <= verdict.rules <= PARTS_RULES:
+    if not RULES <= verdict.rules <= LATEST_RULES:
         raise InvalidSettingError(_ANOTHER_VERSION)
     if any(block.design in ("as run", "as stored") for block in verdict.blocks):
         raise InvalidSettingError(

@@ -61,6 +61,11 @@ class Choices:
         """Contrasts to estimate."""
         return sum(self.sizes) - len(self.sizes)
 
+    @property
+    def n_rivals(self) -> int:
+        """Levels that are not chosen, whichever are."""
+        return sum(m - 1 for m in self.n_levels)
+
     def rows(self, codes: Codes) -> Codes:
         """Levels of all parts, from levels of the factors."""
         if not self.is_tied:

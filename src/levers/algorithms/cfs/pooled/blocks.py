@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtri
 
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, local_shares
 from levers.algorithms.cfs.interactions import sampled_rows
+from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import PARTS_RULES, STEADY_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
@@ -23,7 +25,13 @@ from levers.core.space import Codes
 
 @lru_cache(maxsize=4)
 def allocated_block(
-    choices: Choices, state: PooledState, noise_sd: float | None, n_runs: int, n_left: int, seed: int
+    choices: Choices,
+    state: PooledState,
+    noise_sd: float | None,
+    n_runs: int,
+    n_left: int,
+    seed: int,
+    far_behind: float = 0.0,
 ) -> Design:
     """The next block of a study that aims for the best setting. Remembered, from asking to telling."""
     rng = np.random.default_rng(seed)
@@ -38,6 +46,10 @@ def allocated_block(
         shares = allocated_shares(choices, found, n_left)
         if state.rules >= TOGETHER_RULES:
             shares = local_shares(choices, found, shares)
+        part = share_for_promise(state.n_runs / choices.n_parameters) if far_behind else 0.0
+        if part:
+            distance = -float(ndtri(far_behind / choices.n_rivals))
+            shares = mixed_shares(shares, promised_shares(choices, found, n_left, distance), part)
         rows = allocated_rows(shares, n_runs - n_sampled, rng)
         rows = complementary_rows(rows, choices, state.pooled.information)
     if fit is not None and n_sampled:

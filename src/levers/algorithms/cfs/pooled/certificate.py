@@ -41,7 +41,7 @@ class PooledCertificate:
     unequal: float = 1.0
     far_behind: float = 0.0
     noise_known: bool = True
-    rules: int = settings.PARTS_RULES
+    rules: int = settings.LATEST_RULES
 
     def stakes(self, state: PooledState, evidence: Evidence, more: float = 0.0, thins: bool = False) -> Stakes:
         """What may still be lost.
@@ -80,7 +80,7 @@ class PooledCertificate:
         (docs/theory/pooled.md, section 6).
         """
         assert state.noise_sd is not None  # see stakes
-        error = self.far_behind / sum(m - 1 for m in self.choices.n_levels)
+        error = self.far_behind / self.choices.n_rivals
         # an estimated noise_sd is larger than the residuals' own already, so that Student's law errs on the safe side
         dof = math.inf if self.noise_known else max(state.fit.residual_dof, 1)
         radius = planned_radius(evidence.information, state.noise_sd, error, dof)

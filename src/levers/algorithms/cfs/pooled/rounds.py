@@ -32,7 +32,8 @@ from levers.core.space import Codes
 
 @dataclass(frozen=True)
 class Rounds:
-    """What rounds follow from: the settings of a study, of `most_runs` in all where that is known."""
+    """What rounds follow from: the settings of a study, of `most_runs` in all where that is known, and the probability
+    of mistaking a level for one `far_behind` at the end; where that is 0, no runs serve the promise alone."""
 
     choices: Choices
     noise_sd: float | None
@@ -42,6 +43,7 @@ class Rounds:
     rules: int
     most_runs: int | None
     hard: HardLevers = ()
+    far_behind: float = 0.0
 
     def lengths(self, n_runs: int) -> tuple[int, ...]:
         """How long the parts of a round are that have constants of their own, in the order of its rows.
@@ -101,7 +103,7 @@ class Rounds:
     def _undivided(self, state: PooledState, n_runs: int, n_left: int, seed: int) -> Design:
         if self.aim == BEST and state.rho is not None:
             left = max(n_left, state.target)
-            return allocated_block(self.choices, state, self.noise_sd, n_runs, left, seed)
+            return allocated_block(self.choices, state, self.noise_sd, n_runs, left, seed, self.far_behind)
         if self.choices.is_tied:
             return tied_block(self.choices, state, n_runs, seed)
         if state.blocks:

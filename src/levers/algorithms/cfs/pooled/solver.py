@@ -39,9 +39,11 @@ from levers.algorithms.cfs.settings import (
     BEST,
     BLOCK,
     CERTIFY,
+    LATEST_RULES,
     LEADER_RULES,
     PARTS_RULES,
     POOLED_RULES,
+    PROMISE_RULES,
     STEADY_RULES,
     THIN_RULES,
     TOGETHER_RULES,
@@ -114,7 +116,7 @@ class Pooled(Algorithm):
     block_size: int | None = None
     baseline: tuple[int, ...] | None = None
     hard_to_change: HardLevers = ()
-    rules: int = PARTS_RULES
+    rules: int = LATEST_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
 
@@ -170,7 +172,8 @@ class Pooled(Algorithm):
         """What rounds are made of."""
         noise_sd, most = self.problem.noise_sd, self.plan.most_runs
         given = self.block_size, self.baseline, self.rules, most, self.hard_to_change
-        return Rounds(self.choices, noise_sd, self.aim, *given)
+        far = settings.FAR_BEHIND_SHARE * self.failure_prob
+        return Rounds(self.choices, noise_sd, self.aim, *given, far if self.rules >= PROMISE_RULES else 0.0)
 
     @property
     def shares(self) -> decisions.Shares:
