@@ -577,7 +577,7 @@ class _Question:
         solver, noise_sd = self._pooled(choices, n_runs)
         state = solver.start()
         if choices.is_tied:
-            rows = choices.rows(tied_block(choices, state, n_runs, 0).rows)
+            rows = choices.rows(tied_block(choices, state, n_runs, 0, exchanges=True).rows)
         else:
             rows = largest_design(self.n_levels, n_runs, 0).rows
         pooled = state.pooled.add(Moments.empty(choices.sizes).add(rows, np.zeros(len(rows))), None)

@@ -10,7 +10,7 @@ from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, c
 from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import PARTS_RULES, STEADY_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import STEADY_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.changes import HardLevers, few_changes, hard_levels
@@ -59,8 +59,11 @@ def allocated_block(
 
 
 @lru_cache(maxsize=4)
-def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> Design:
-    """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed."""
+def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int, exchanges: bool) -> Design:
+    """A block over the parts of tied factors: each part's levels in play are balanced, then made allowed.
+
+    With `exchanges` it is improved among what is allowed.
+    """
     groups = _combinations(choices, state.varied)
     in_play = [np.unique(column) for group in groups for column in group.table.T]
     varied = tuple(i for i, levels in enumerate(in_play) if len(levels) > 1)
@@ -73,7 +76,7 @@ def tied_block(choices: Choices, state: PooledState, n_runs: int, seed: int) -> 
     for column, i in enumerate(varied):
         rows[:, i] = in_play[i][design.rows[:, column]]
     codes = allowed_rows(rows, groups, np.random.default_rng([seed, 1]))
-    if state.rules >= PARTS_RULES:
+    if exchanges:
         tied = [group for group in groups if len(group.columns) > 1 and len(group.table) > 1]
         more = np.random.default_rng([seed, 5])
         rows = exchanged_rows(choices.rows(codes), choices.sizes, tied, state.pooled.information, more)

@@ -19,7 +19,7 @@ from levers.algorithms.cfs.pooled.blocks import (
     with_baseline,
 )
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import BEST, CERTIFY, POOLED_RULES, STEADY_RULES
+from levers.algorithms.cfs.settings import BEST, CERTIFY, PARTS_RULES, POOLED_RULES, STEADY_RULES
 from levers.algorithms.cfs.state import rows_digest
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.changes import HardLevers
@@ -105,7 +105,9 @@ class Rounds:
             left = max(n_left, state.target)
             return allocated_block(self.choices, state, self.noise_sd, n_runs, left, seed, self.far_behind)
         if self.choices.is_tied:
-            return tied_block(self.choices, state, n_runs, seed)
+            # a setting is found as well without, and with fewer runs than parameters better (decision 0055)
+            exchanges = self.rules >= PARTS_RULES and self.aim == CERTIFY
+            return tied_block(self.choices, state, n_runs, seed, exchanges)
         if state.blocks:
             return extending_design(state.varied_sizes, n_runs, seed, self.choices.n_levels, state.open_factors)
         return largest_design(state.varied_sizes, n_runs, seed, "thorough")
