@@ -25,6 +25,9 @@ _STEPS = 60
 """Steps in which the runs left are allocated: one run each, or so many at a time that these steps are enough."""
 
 
+_DRAWS = 400
+"""Draws from the posterior that say how often a combination is the best."""
+
 _ROUNDS = 12
 """Rounds of swaps that bring a block's columns together."""
 
@@ -44,12 +47,17 @@ def leaders_of(choices: Choices, found: Posterior, baseline: Sequence[int] | Non
     return tuple(leaders)
 
 
-def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[NDArray[np.float64]]:
+def allocated_shares(
+    choices: Choices, found: Posterior, n_left: int, rng: np.random.Generator | None = None
+) -> list[NDArray[np.float64]]:
     """For each factor the share of the next `n_left` runs that each of its levels gets.
 
     With leader i and rival j, d_ij ahead by the posterior with standard deviation s_ij, the opportunity cost of j is
     E[(theta_j - theta_i)^+], whose derivative by the variance is phi(d/s) / (2 s). Each run goes to the level that
     lowers these variances most, so weighted   (expected opportunity cost; Chick and Inoue, Operations Research 2001).
+
+    With an `rng`, combinations of tied factors have half of their runs by how often each is the best in draws from the
+    posterior: there are many, and comparing them with the leader alone explores too few (docs/decisions/0055).
 
     >>> rival = Posterior(np.array([1.0, 0.9, -3.0]), 0.04 * np.eye(3), 1.0, 1.0)
     >>> [share] = allocated_shares(Choices((3,)), rival, 20)
@@ -66,6 +74,8 @@ def allocated_shares(choices: Choices, found: Posterior, n_left: int) -> list[ND
     for k, places in enumerate(choices.places):
         if places.shape[1] > 1:
             shares[k] = _tied_shares(places, found, n_steps, added)
+            if rng is not None:
+                shares[k] = (shares[k] + _shares_of_best(places, found, rng)) / 2
     return [shares[k] for k in range(len(choices.n_levels))]
 
 
@@ -170,6 +180,21 @@ def _tied_shares(places: NDArray[np.int64], found: Posterior, n_steps: int, adde
         covariance -= np.outer(moved[chosen], moved[chosen]) / total[chosen]
         given[chosen] += 1
     return given / n_steps
+
+
+def _shares_of_best(places: NDArray[np.int64], found: Posterior, rng: np.random.Generator) -> NDArray[np.float64]:
+    """How often each combination of one factor's parts is the best, in draws from the posterior.
+
+    >>> even = Posterior(np.array([0.0, 0.0, 5.0, 5.0]), np.eye(4), 1.0, 1.0)
+    >>> _shares_of_best(np.array([[0, 2], [1, 3]]), even, np.random.default_rng(0)).round(1).tolist()
+    [0.5, 0.5]
+    """
+    used, indicators = indicators_of(places)
+    values, vectors = np.linalg.eigh(found.covariance[np.ix_(used, used)])
+    spread = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = found.mean[used] + rng.normal(size=(_DRAWS, len(used))) @ spread.T
+    best = (drawn @ indicators.T).argmax(axis=1)
+    return np.bincount(best, minlength=len(places)) / _DRAWS
 
 
 def _first_best(gain: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, c
 from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import STEADY_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import PROMISE_RULES, STEADY_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.changes import HardLevers, few_changes, hard_levels
@@ -43,7 +43,8 @@ def allocated_block(
         if noise_sd is None and state.rules >= STEADY_RULES and state.trusted_sums.square == 0:
             noise_sd = 1.0  # outcomes that are all the same say nothing of it, and shares do not depend on its size
         found = posterior(state.trusted_sums, noise_sd, state.pooled.least_noise)
-        shares = allocated_shares(choices, found, n_left)
+        draws = np.random.default_rng([seed, 6]) if state.rules >= PROMISE_RULES else None
+        shares = allocated_shares(choices, found, n_left, draws)
         if state.rules >= TOGETHER_RULES:
             shares = local_shares(choices, found, shares)
         part = share_for_promise(state.n_runs / choices.n_parameters) if far_behind else 0.0
