@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from harness.rivals import BudgetProblem, thompson_sampling, tree_parzen_estimator
 from levers.algorithms.base import Batch, Problem
 from levers.algorithms.cfs.pooled.solver import Pooled
-from levers.algorithms.cfs.settings import BEST, THIN_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import BEST, LATEST_RULES, THIN_RULES
 from levers.core.merging import Merging
 from levers.core.model.level_index import Numbers
 from levers.core.space import Codes, Space
@@ -107,7 +107,7 @@ def compared(kind: Kind, n_runs: int, seed: int) -> dict[str, float]:
     with threadpool_limits(1):
         world, found = World(kind, seed), {}
         space = Space.sized(kind.sizes)
-        for name, rules in (("ours", TOGETHER_RULES), ("before", THIN_RULES)):
+        for name, rules in (("ours", LATEST_RULES), ("before", THIN_RULES)):
             loss, covered = ours(world, n_runs, rules, np.random.default_rng([seed, n_runs]))
             found[name] = loss
             if name == "ours":

@@ -10,7 +10,7 @@ import pytest
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import THIN_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import PARTS_RULES, THIN_RULES, TOGETHER_RULES
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.codec import from_json, to_json
 from levers.core.space import Codes, Space
@@ -152,3 +152,17 @@ def test_levers_hardly_in_doubt_stay_where_they_lead() -> None:
     assert (now[:, 0] == 1).mean() > 0.95
     assert (before[:, 0] == 1).mean() < 0.6
     assert 0.3 < (now[:, 1] == 1).mean() < 0.9  # not as clear
+
+
+def test_fewer_runs_than_parameters_show_no_interactions() -> None:
+    """Their odds are near even whatever holds, and would decide with whatever noise the fits differ by."""
+    for n_runs, is_looked_for in ((6, False), (7, True)):
+        for rules in (PARTS_RULES, Pooled.rules):
+            solver = Pooled(problem(0.3), budget=n_runs, aim="best", rules=rules)
+            assert solver.choices.n_parameters == 7
+            rng = np.random.default_rng(1)
+            state = solver.start()
+            while isinstance(batch := solver.ask(state, rng), Batch):
+                state = solver.tell(state, batch, mean(batch.codes) + 0.3 * rng.normal(size=batch.n_runs))
+            assert (state.interaction_fit is not None) == (is_looked_for or rules == PARTS_RULES)
+            assert state.trusted is not None

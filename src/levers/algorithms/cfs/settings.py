@@ -27,8 +27,8 @@ PARTS_RULES = 11
 """Pooled studies in which levers that forbidden combinations tie together are at stake by their parts, on designs that
 are searched among what is allowed."""
 PROMISE_RULES = 12
-"""Pooled studies in which later runs of a budget for the best setting serve what can be promised of it, too, and more
-combinations of tied levers are tried."""
+"""Pooled studies in which later runs of a budget for the best setting serve what can be promised of it, too, more
+combinations of tied levers are tried, and fewer runs than parameters show no interactions."""
 LATEST_RULES = PROMISE_RULES
 COMPARING = "comparing"
 """The stage of runs that leave levers alone, and of those beside them that set all."""

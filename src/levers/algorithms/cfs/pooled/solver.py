@@ -552,6 +552,9 @@ class Pooled(Algorithm):
         if not state.runs.differ:  # a fit would make likely whatever rounding left
             return replace(state, together=None, trusted=None)
         trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least)
+        if self.rules >= PROMISE_RULES and len(trusted) < self.choices.n_parameters:
+            # so few runs do not tell pairs from single levels, and even odds would decide (decision 0047)
+            return replace(state, together=None, trusted=trusted)
         return replace(state, together=weights, trusted=trusted)
 
     def _decide(self, state: PooledState) -> PooledState:
