@@ -135,3 +135,19 @@ def test_the_site_is_searched_for_dead_links_and_for_what_it_loads_from_elsewher
         "a.html: there is no c.html",
         "a.html: loads https://none.example/x.js",
     ]
+
+
+def prose(page: Path) -> list[tuple[int, str]]:
+    """A page's lines with their numbers, without code, tables, formulas and what holds an address."""
+    lines, in_code = [], False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if not in_code and "http" not in line and not line.lstrip().startswith(("|", "$$")):
+            lines.append((number, line))
+    return lines
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "reproduction"], ids=lambda p: p.stem)
+def test_lines_of_prose_are_short(page: Path) -> None:
+    """Pages of the reproduction are written by the command that makes them."""
+    assert [number for number, line in prose(page) if len(line) > 120] == []
