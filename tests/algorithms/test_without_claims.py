@@ -21,6 +21,7 @@ from levers.algorithms.cfs.without_claims import UnclaimedRisks
 from levers.core.certificates.certificate import stakes_tolerance
 from levers.core.codec import from_json, to_json
 from levers.core.model.evidence import level_mask
+from levers.core.outcome_scale import AS_TOLD
 from levers.worlds.scm import World, gap
 
 FEW = additive_world([[1.0, 0.0, 0.0]] * 2 + [[0.0] * 3] * 4)
@@ -65,7 +66,9 @@ def test_a_pooled_study_counts_all_levers_with_levels_in_play() -> None:
 def test_it_is_wider_than_with_the_claim_and_said_beside_it(noise_sd: float | None) -> None:
     _, verdict, kept = ended(Pooled(problem(FEW, noise_sd=noise_sd), max_parents=2), FEW)
     assert without(verdict) > verdict.within > 0
-    assert verdict.promise.endswith(f"; within {without(verdict):.3g} without what was claimed of levers")
+    assert verdict.promise.endswith(
+        f"; within {AS_TOLD.certified(without(verdict))} without what was claimed of levers"
+    )
     assert replace(verdict, doubts=verdict.provisos[:1]).promise.startswith("in doubt (otherwise within ")
     assert levers.verify(verdict, kept).ok
     assert not levers.verify(replace(verdict, tolerance_without_claims=0.1), kept).ok

@@ -264,7 +264,7 @@ def test_forecast_has_a_point_for_each_block(running: Study) -> None:
     assert best is not None
     assert to_go.worst_case is not None
     assert len(marks(chart, "c-point")) == len(running.state.known) - 1
-    assert marks(chart, "c-now") == [f"now, 80 runs: within {best.within:.6g} of the best"]
+    assert marks(chart, "c-now") == [f"now, 80 runs: within {best.said()[0]} of the best"]
     assert ("end in the worst case", str(80 + to_go.worst_case), "0.4") in chart.facts.rows
 
 

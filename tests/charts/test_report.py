@@ -9,6 +9,7 @@ import pytest
 
 import levers
 from levers.charts.report import save_report, study_report
+from levers.core.outcome_scale import AS_TOLD
 from levers.errors import InvalidSettingError
 from levers.studies.study import Study
 
@@ -66,7 +67,7 @@ def test_a_report_has_everything(finished: Study) -> None:
     assert verdict.tolerance is not None
     for part in (
         "Set the levers so",
-        f"within {verdict.tolerance:.4g} of the best",
+        f"within {AS_TOLD.certified(verdict.within)} of the best",
         "gain over the baseline",
         "misread &amp; retyped",
         "power cut",

@@ -15,7 +15,7 @@ from levers.algorithms.base import Verdict
 from levers.charts.html import page_text
 from levers.charts.report import study_report
 from levers.core.codec import from_json, to_json
-from levers.core.outcome_scale import OutcomeScale
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.errors import InvalidOutcomeError, InvalidSettingError, SheetError, TrialError
 from levers.studies.analysis.diagnostics import residuals
 from levers.studies.spec import StudySpec
@@ -134,7 +134,7 @@ def test_what_people_read_is_in_percent_to_the_digit() -> None:
     assert "on a log scale: effects multiply" in said
     assert "a | off | " in said
     assert " | 25 % | " in said
-    assert found.promise.startswith(f"within {100 * (found.tolerance or 0):.3g} % of the best")
+    assert found.promise.startswith(f"within {EVERY_SCALE['log'].certified(found.within)} of the best")
     assert [remark.kind for remark in found.provisos].count("log scale") == 1
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from levers.charts.report import study_report
 from levers.cli.app import app
+from levers.core.outcome_scale import AS_TOLD, EVERY_SCALE
 from levers.core.space import Level
 from levers.studies.library import create_study
 from levers.studies.storage.base import Storage
@@ -52,7 +53,7 @@ def test_pages_and_api_say_both_numbers(client: TestClient, storage: Storage) ->
     assert best.within_without_claims is not None
     assert best.within_without_claims > best.within
     assert (status.within, status.within_without_claims) == (best.within, best.within_without_claims)
-    now = f"within {best.within_without_claims:.4g} without what was claimed of levers"
+    now = f"within {best.said()[1]} without what was claimed of levers"
     for place in ("", "/verdict"):
         assert now in words(client.get(f"/studies/oven{place}").text)
     assert client.get("/api/v1/studies/oven/best").json()["within_without_claims"] == best.within_without_claims
@@ -61,14 +62,14 @@ def test_pages_and_api_say_both_numbers(client: TestClient, storage: Storage) ->
     verdict = told(study).verdict()
     without = verdict.tolerance_without_claims
     assert without is not None
-    assert f"within {without:.3g} without what was claimed of levers" in verdict.promise
+    assert f"within {AS_TOLD.certified(without)} without what was claimed of levers" in verdict.promise
     page = words(client.get("/studies/oven/verdict").text)
-    assert f"Without what was claimed of levers: not by more than {without:.4g}, as surely." in page
-    assert f"within {without:.4g} without what was claimed" in words(client.get("/studies/oven").text)
+    assert f"Without what was claimed of levers: not by more than {AS_TOLD.certified(without)}, as surely." in page
+    assert f"within {AS_TOLD.certified(without)} without what was claimed" in words(client.get("/studies/oven").text)
     found = client.get("/api/v1/studies/oven/verdict").json()
     assert (found["tolerance"], found["tolerance_without_claims"]) == (verdict.tolerance, without)
-    assert f"within {without:.4g} without what was claimed of levers" in study_report(study)
-    assert f"within {without:.3g} without what was claimed of levers" in verdict._repr_html_()
+    assert f"within {AS_TOLD.certified(without)} without what was claimed of levers" in study_report(study)
+    assert f"within {AS_TOLD.certified(without)} without what was claimed of levers" in verdict._repr_html_()
 
 
 def test_the_command_line_says_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +79,7 @@ def test_the_command_line_says_both_numbers(tmp_path: Path, monkeypatch: pytest.
     )
     without = told(study).verdict().tolerance_without_claims
     assert without is not None
-    both = f"within {without:.3g} without what was claimed of levers"
+    both = f"within {AS_TOLD.certified(without)} without what was claimed of levers"
     for command in ("verdict", "status", "forecast"):
         said = " ".join(CliRunner().invoke(app, [command, "oven"]).stdout.split())
         assert both in said, command
@@ -105,4 +106,7 @@ def test_on_a_log_scale_both_are_in_percent(storage: Storage) -> None:
     verdict = study.verdict()
     assert verdict.tolerance_without_claims is not None
     assert 0.1 < verdict.tolerance_without_claims < 1
-    assert f"within {100 * verdict.tolerance_without_claims:.3g} % without what was claimed" in verdict.promise
+    assert (
+        f"within {EVERY_SCALE['log'].certified(verdict.tolerance_without_claims)} without what was claimed"
+        in verdict.promise
+    )

@@ -273,7 +273,7 @@ class Verdict:
         if self.tolerance is not None:
             sure = f"with probability at least {1 - self.failure_prob:.0%}"
             within, unclaimed = (
-                None if one is None else EVERY_SCALE[self.scale].said(one, ".3g")
+                None if one is None else EVERY_SCALE[self.scale].certified(one)
                 for one in (self.tolerance, self.tolerance_without_claims)
             )
             said = within_words(within or "", self.compared_with, sure, unclaimed)

@@ -79,13 +79,14 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
             words += f"; {chance(one.p_value)} for itself"
         bars.append(Bar(name, value, "all" if math.isinf(value) else f"{value:.3g}", words, one.shown))
     shown = [short(one.factor) for one in found if one.shown]
+    levers = f"{n} levers{', those tied together counted as one,' if n < view.state.spec.space.n_factors else ''}"
     if proofs:
-        caption = f"{len(shown)} of {n} levers are shown to matter, all statements together holding with probability "
+        caption = f"{len(shown)} of {levers} are shown to matter, all statements together holding with probability "
         caption += f"{100 * (1 - view.state.spec.failure_prob):g} %. A lever is shown when its bar passes 1"
         # with max_parents a level that was dropped at an earlier look is proof enough
         caption += ", or did earlier." if [one for one in found if one.shown and (one.ratio or 0) < 1] else "."
     else:
-        caption = f"The largest difference of each of {n} levers in standard errors: it describes, and proves nothing."
+        caption = f"The largest difference of each of {levers} in standard errors: it describes, and proves nothing."
     if n > MOST_FACTORS:
         caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn; the table has all."
     caption += doubt_note(view)

@@ -296,12 +296,12 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
     sure = f"{100 * (1 - spec.failure_prob):g} %"
     of = "the best" if view.best is None else view.best.compared_with
     unclaimed = None if view.best is None else view.best.said()[1]
-    said_now = promise(scale.said(within), sure, ended, view.in_doubt, of, unclaimed)
+    said_now = promise(scale.certified(within), sure, ended, view.in_doubt, of, unclaimed)
     caption = f"After {now:,} runs, {said_now}"
     caption += "." if ended else f"; {to_go}."
     reached = [y for _, y in points] + [within] + ([] if spec.tolerance is None else [spec.tolerance])
-    words = [f"after {x:,} runs: within {number(y, scale)} of the best" for x, y in points]
-    now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {number(within, scale)} of the best"
+    words = [f"after {x:,} runs: within {scale.certified(y)} of the best" for x, y in points]
+    now_words = f"{'the verdict' if ended else 'now'}, {now:,} runs: within {scale.certified(within)} of the best"
     now_words += ", in doubt" if view.in_doubt else ""
     look = looks.DOUBTED if view.in_doubt else looks.VERDICT if ended else looks.NOW
     steps = Steps(points, words, now, within, now_words, spec.tolerance, end, look, is_wide(reached))
@@ -515,7 +515,7 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
 def _line(view: StudyView) -> Line:
     points, name = [(n_runs, within) for n_runs, within in view.steps if math.isfinite(within)], short(view.name)
     scale = view.state.spec.outcome_scale
-    words = [f"after {n_runs:,} runs: within {number(within, scale)}" for n_runs, within in points]
+    words = [f"after {n_runs:,} runs: within {scale.certified(within)}" for n_runs, within in points]
     points = [(n_runs, drawn_amount(scale, within) or 0.0) for n_runs, within in points]
     if words and view.is_finished:
         words[-1] = f"the verdict{', in doubt' if view.in_doubt else ''}, {words[-1]}"

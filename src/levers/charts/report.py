@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.metadata import version
 
+from levers.algorithms.base import PAST
 from levers.charts.check_facts import check_rows
 from levers.charts.drawings import CHARTS, charts_of
 from levers.charts.html import LEVEL_HEADER, html_page, level_cells, style_sheet, table
@@ -172,6 +173,11 @@ def _question(view: StudyView) -> str:
     if spec.baseline is not None:
         today = ", ".join(f"{name}={level_text(level)}" for name, level in spec.space.assignment(spec.baseline).items())
         asked.append(("in place today", today))
+    pairs = [" with ".join(f"{name} {level_text(level)}" for name, level in one) for one in spec.forbidden]
+    merged = [" with ".join(group) for group in spec.merged]
+    tied = {"hard to change": ", ".join(spec.hard_to_change), "may be left alone": ", ".join(spec.free)}
+    tied |= {"cannot be run together": "; ".join(pairs), "studied as one": "; ".join(merged)}
+    asked += [(what, which) for what, which in tied.items() if which]
     levers = [(f.name, ", ".join(level_text(level) for level in f.levels)) for f in spec.space.factors]
     return table(["asked for", ""], asked) + table(["lever", "levels"], levers)
 
@@ -180,8 +186,9 @@ def _facts(view: StudyView, said: VerdictFacts) -> str:
     found = said.verdict
     assert found is not None  # of a study that has ended
     rows = [("certificate", said.certificate), ("noise", said.noise)]
-    rows += [(stage_words(stage) or stage, several(n, "run", "runs")) for stage, n in said.stages]
     rows.append(("runs in all", f"{found.n_runs:,}"))
+    for stage, n in said.stages:
+        rows.append((stage_words(stage) or stage, several(n, "run", "runs") + ("" if stage == PAST else " of these")))
     return table(["", ""], rows)
 
 

@@ -249,7 +249,7 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
 
 
 def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:
-    within, unclaimed = best.said(".3g")
+    within, unclaimed = best.said()
     return promise(within, f"{1 - failure_prob:.0%}", finished, in_doubt, best.compared_with, unclaimed)
 
 

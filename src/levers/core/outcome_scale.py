@@ -18,6 +18,10 @@ LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
 """Effects add up in the outcome's unit, or in its logarithm: then they multiply, and are said in percent."""
 _LARGEST_EXPONENT = 700.0
+_CERTIFIED_DIGITS = 3
+_ROUNDING = 1e-9
+_LEAST = 1e-300
+"""Numbers below are said as they are: the last of their digits would be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,21 @@ class OutcomeScale:
         ('0.1234', '12.34 %', '0 %')
         """
         return f"{100 * amount + 0.0:{digits}} %" if self.is_log else f"{amount + 0.0:{digits}}"
+
+    def certified(self, amount: float) -> str:
+        """What is certified, in words: three digits, rounded up, because no more may be said than was certified.
+
+        >>> [OutcomeScale().certified(amount) for amount in (1.494518, 0.5, 0.0, 1234.0, math.inf)]
+        ['1.5', '0.5', '0', '1240', 'inf']
+        >>> OutcomeScale("log").certified(0.12341)
+        '12.4 %'
+        """
+        found = 100 * amount if self.is_log else amount
+        if _LEAST < found < math.inf:
+            step = 10.0 ** (math.floor(math.log10(found)) - _CERTIFIED_DIGITS + 1)
+            found = math.ceil(found / step - _ROUNDING) * step
+        text = f"{found + 0.0:.{_CERTIFIED_DIGITS}g}" if found < 10**_CERTIFIED_DIGITS else f"{found:.6g}"
+        return f"{text} %" if self.is_log else text
 
 
 EVERY_SCALE = {name: OutcomeScale(name) for name in SCALES}

@@ -6,25 +6,21 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from levers.algorithms.base import Problem
 from levers.algorithms.cfs import settings
 from levers.algorithms.cfs.decisions import cheap_scale, error_shares, first_block
-from levers.algorithms.cfs.pooled.blocks import tied_block
+from levers.algorithms.cfs.pooled.one_design import certified_by_design
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import CERTIFY, NOISES
 from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.modl import Modl
-from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed, stakes_tolerance
+from levers.core.certificates.certificate import CERTIFICATES, certified_levels, scale_needed
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
-from levers.core.certificates.sums import is_finite
 from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
 from levers.core.merging import Merging, forbidden_combinations, merged_groups
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.evidence import noise_upper_bound
-from levers.core.model.moments import Moments
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_scale
@@ -33,10 +29,6 @@ from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_loss
 from levers.studies.settings import GOALS
 from levers.studies.space_text import tolerance_amount
 
-_RUNS_TO_COMPARE = (3, 12)
-"""Runs a parameter, at least and at most, of the designs that tell what forbidden combinations cost."""
-_MOST_COMPARED = 2_000
-"""Runs of the longest of them, unless it takes more for so many a parameter at least."""
 NOISE_SD = 1.0
 """What plans for a budget are made with when nothing is said about the noise."""
 LOG_NOISE_SD = 0.1
@@ -50,8 +42,6 @@ _MOST_DESIGNED = 100_000
 _MOST_RUNS = 1e15
 _MOST_LEVELS_FOR_LIMIT = 60  # factors up to which the exact fixed-size limit is computed
 _MOST_CELLS = 10**18  # a plan may be of any length
-_WORST_SHARE, _WORST_PARAMETERS = 1.05, 2.0
-"""What a pooled study takes at most over an ideal design: a share of it, and runs per parameter."""
 _UNLUCKY = 2.3
 """Standard errors by which the estimate of an unknown noise is taken to be high, in the worst case."""
 _TRADED = (0.5, 0.7, 1.0, 1.4, 2.0)  # tolerances of the trade-off, in that of the plan
@@ -219,26 +209,31 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
 
 def _dearer(free: Plan, choices: Choices, question: "_Question") -> Plan:
     """A plan times what the forbidden combinations cost: as one design of as many runs certifies less with them."""
-    few, many = (share * choices.n_parameters for share in _RUNS_TO_COMPARE)
-    n_runs = math.ceil(max(min(free.one_shot_runs, many, _MOST_COMPARED), few))
-    apart = Choices(question.space.n_levels)
-    tied, untied = (question.certified_by_design(one, n_runs) for one in (choices, apart))
-    less = 1.0 if tied is None or untied is None else max(tied / untied, 1.0)
+    tied = question.tied(choices)
+    cost = tied.cost_of_ties
 
     def runs(n: int) -> int:
-        return math.ceil(n * less**2)
+        return math.ceil(n * cost)
 
     counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
     dearer: dict[str, Any] = {"full_factorial": math.prod(choices.n_levels)}
     if free.budget is None:
         dearer |= {name: runs(getattr(free, name)) for name in counts}
+        outlook = tied.outlook(tied.start(), 0)
+        if outlook.likely is not None and outlook.worst_case is not None:  # what the study begins with
+            first = tied.first_block
+            dearer |= {
+                "runs_if_nothing_matters": first + outlook.likely,
+                "worst_case_runs": first + outlook.worst_case,
+            }
         dearer["trade_off"] = tuple(TradeOff(one.tolerance, runs(one.runs)) for one in free.trade_off)
         for over in ("over_lower_bound", "over_necessary"):
             if (times := getattr(free, over)) is not None:
-                dearer[over] = times * less**2
+                dearer[over] = times * cost
     else:
         budgets = tuple(
-            replace(one, tolerance=None if one.tolerance is None else one.tolerance * less) for one in free.budgets
+            replace(one, tolerance=None if one.tolerance is None else one.tolerance * math.sqrt(cost))
+            for one in free.budgets
         )
         dearer |= {"budgets": budgets, "tolerance": next(one.tolerance for one in budgets if one.runs == free.budget)}
     return replace(free, **dearer)
@@ -358,6 +353,14 @@ class _Question:
             most_cells=_MOST_CELLS,
         )
 
+    def tied(self, choices: Choices) -> Pooled:
+        """The same with forbidden combinations."""
+        scale = OutcomeScale(self.scale, 1.0 if self.goal == GOALS[0] else -1.0)
+        tolerance = None if self.tolerance is None else scale.difference(self.tolerance)
+        noise_sd = self.noise if self.noise_known else None
+        problem = Problem(Space.sized(list(choices.n_levels)), tolerance, self.failure_prob, noise_sd)
+        return Pooled(problem, budget=self.budget, most_cells=_MOST_CELLS, parts=choices.parts)
+
     @cached_property
     def reckoned(self) -> tuple[float, float]:
         """What lengths take the noise for, and the failure probability that is left for the answer.
@@ -456,23 +459,26 @@ class _Question:
 
         While nothing is dropped it is one design of everything, and about a run for each parameter is lost because
         blocks are not quite orthogonal. In the worst case twice that is lost, a twentieth of the length on top, and an
-        unknown noise is estimated too high.
+        unknown noise is estimated too high. Where the noise is known these are the numbers that a study begins with.
         """
         solver = self.solver.pooled
         first, risk = solver.first_block, solver.shares.selection
 
-        def length(levels: tuple[int, ...], share: float = 1.0, per_parameter: float = 1.0) -> int:
+        def length(levels: tuple[int, ...], share: float, per_parameter: float) -> int:
             runs = max(share * scale_needed(levels, risk) ** 2 * unit + per_parameter * self.n_parameters, float(first))
             return math.ceil(runs * self._noise_margin(runs)) if runs > first else first
 
-        nothing = length(self.levels)
-        worst = length(self.levels, _WORST_SHARE, _WORST_PARAMETERS) + settings.LEAST_BLOCK
-        if not self.noise_known:
+        outlook = solver.outlook(solver.start(), 0)
+        if self.noise_known and outlook.likely is not None and outlook.worst_case is not None:
+            nothing, worst = first + outlook.likely, first + outlook.worst_case
+        else:
+            nothing = length(self.levels, 1.0, settings.PARAMETER_COST)
+            worst = length(self.levels, settings.WORST_SHARE, settings.WORST_PARAMETER_COST) + settings.LEAST_BLOCK
             worst = math.ceil(worst * (1 + _UNLUCKY * math.sqrt(2 / max(nothing - self.n_parameters - 1, 1))))
         return {
             "worst_case_runs": worst,
             "runs_if_nothing_matters": nothing,
-            "runs_if_few_matter": min(length(self._fewer()), nothing),
+            "runs_if_few_matter": min(length(self._fewer(), 1.0, settings.PARAMETER_COST), nothing),
         }
 
     def _two_stage_lengths(self, unit: float) -> dict[str, Any]:
@@ -559,31 +565,18 @@ class _Question:
         if n_runs < self._least_certified():
             return None
         if self._is_large(n_runs):
-            solver, noise_sd = self._pooled(Choices(self.n_levels), n_runs)
+            solver, noise_sd = self._pooled(n_runs)
             return (
                 scale_needed(self.levels, solver.shares.selection) * noise_sd * math.sqrt(_TYPICAL_INFLATION / n_runs)
             )
-        return self.certified_by_design(Choices(self.n_levels), n_runs)
+        solver, noise_sd = self._pooled(n_runs)
+        return certified_by_design(solver.certificate, solver.start(), solver.shares.selection, n_runs, noise_sd)
 
-    def _pooled(self, choices: Choices, n_runs: int) -> tuple[Pooled, float]:
+    def _pooled(self, n_runs: int) -> tuple[Pooled, float]:
         """The rules of a budget that certifies, and what they would take the noise for at its end."""
-        space = self.space if not choices.is_tied else Space.sized(list(choices.n_levels))
-        problem = Problem(space, None, self.failure_prob, self.noise if self.noise_known else None)
-        given: dict[str, Any] = {"most_cells": _MOST_CELLS, "aim": CERTIFY, "parts": choices.parts}
+        problem = Problem(self.space, None, self.failure_prob, self.noise if self.noise_known else None)
+        given: dict[str, Any] = {"most_cells": _MOST_CELLS, "aim": CERTIFY}
         return Pooled(problem, self.max_parents, n_runs, **given), self.noise * math.sqrt(self._noise_margin(n_runs))
-
-    def certified_by_design(self, choices: Choices, n_runs: int) -> float | None:
-        """The tolerance that one design of so many runs certifies; None if it does not determine every difference."""
-        solver, noise_sd = self._pooled(choices, n_runs)
-        state = solver.start()
-        if choices.is_tied:
-            rows = choices.rows(tied_block(choices, state, n_runs, 0, exchanges=True).rows)
-        else:
-            rows = largest_design(self.n_levels, n_runs, 0).rows
-        pooled = state.pooled.add(Moments.empty(choices.sizes).add(rows, np.zeros(len(rows))), None)
-        state = replace(state, pooled=pooled, noise_sd=noise_sd)
-        stakes = solver.stakes(state, solver.evidence(state))
-        return stakes_tolerance(stakes, solver.shares.selection) if is_finite(stakes) else None
 
     def _two_stage_tolerance(self, n_runs: int) -> float | None:
         """The same by the certificates that need fresh runs to select on."""

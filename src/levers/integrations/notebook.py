@@ -122,7 +122,7 @@ def _study(study: AnyStudy) -> str:
         f'<div class="doubt"><strong>In doubt</strong><ul>{doubts}</ul></div>' if doubts else "",
     ]
     if best is not None:
-        within, unclaimed = best.said(".3g")
+        within, unclaimed = best.said()
         sure = f"{100 * (1 - spec.failure_prob):g} %"
         words = promise(within, sure, view.is_finished, bool(doubts), best.compared_with, unclaimed)
         said.append(f"<p>{escape(words[0].upper() + words[1:])}.</p>")

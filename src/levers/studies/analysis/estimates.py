@@ -100,14 +100,15 @@ def at_last_look(state: StudyState) -> Any:
 class Estimates:
     """What is shown of every level. The fit, losses and errors are as the algorithm sees outcomes; `scale` leads back.
 
-    Levers that forbidden combinations tie together are fitted by their parts. `noise_sd` is the stated noise, if any.
+    Levers that forbidden combinations tie together are fitted by their parts. `noise_sd` is the stated noise, if any,
+    and `rows` are the runs that count.
     """
 
     fitted: Fitted | None
     scale: OutcomeScale
     choices: Choices
     noise_sd: float | None = None
-    level_counts: NDArray[np.int64] | None = None
+    rows: Codes | None = None
 
     @classmethod
     def of(cls, state: StudyState) -> "Estimates":
@@ -117,7 +118,6 @@ class Estimates:
             return cls(None, spec.outcome_scale, choices, spec.noise_sd)
         seen = [(choices.rows(codes), spec.outcome_scale.inward(values)) for codes, values in runs]
         blocks = [Moments.empty(choices.sizes).add(*run) for run in seen]
-        counts = np.sum([block.level_counts for block in blocks], axis=0)
         fitted = spec.solver.fitted(at_last_look(state))
         if fitted is None:
             apart = spec.solver.compares_within_blocks and sum(choices.sizes) <= _MOST_WITH_CONSTANTS
@@ -125,7 +125,7 @@ class Estimates:
             for block in blocks:
                 pooled = pooled.add(block, own_constant=apart)
             fitted = Fitted(Fit(pooled))
-        return cls(fitted, spec.outcome_scale, choices, spec.noise_sd, counts)
+        return cls(fitted, spec.outcome_scale, choices, spec.noise_sd, np.concatenate([codes for codes, _ in runs]))
 
     @cached_property
     def _noise(self) -> Noise | None:
@@ -212,10 +212,11 @@ class Estimates:
         return factor_test(self.fitted.fit, levels, self._noise)
 
     def counts(self, factor: int) -> list[int]:
-        """How many runs each level had, or the rarest part of a combination."""
-        if self.level_counts is None:
+        """How many runs each level had, or each combination of levers that were studied as one."""
+        if self.rows is None:
             return []
-        return [int(n) for n in self.level_counts[self.choices.places[factor]].min(axis=1)]
+        found = np.bincount(self.rows[:, factor], minlength=self.choices.n_levels[factor])
+        return [int(n) for n in found]
 
     def prediction(self, levels: tuple[int, ...]) -> tuple[float, float, float] | None:
         """The mean outcome to expect at a setting, with a 95 % interval; None when the runs do not determine it.

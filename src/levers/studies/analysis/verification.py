@@ -15,6 +15,7 @@ import numpy as np
 
 from levers.algorithms.base import Verdict, within_words
 from levers.core.codec import from_json, serialisable, to_json
+from levers.core.outcome_scale import EVERY_SCALE
 from levers.errors import UnknownAlgorithmError
 from levers.progress import Advance
 from levers.studies import events
@@ -416,9 +417,10 @@ def _in_short(found: Verdict) -> str:
     alone = "".join(f", {name} left alone" for name in found.assignment.free)
     promised = "nothing is certified"
     if found.tolerance is not None:
-        unclaimed = None if found.tolerance_without_claims is None else f"{found.tolerance_without_claims:g}"
+        words = EVERY_SCALE[found.scale].certified
+        unclaimed = None if found.tolerance_without_claims is None else words(found.tolerance_without_claims)
         sure = f"with probability {1 - found.failure_prob:g}"
-        promised = within_words(f"{found.tolerance:g}", "the best", sure, unclaimed)
+        promised = within_words(words(found.tolerance), "the best", sure, unclaimed)
     return f"{setting}{alone}: {promised}{', but in doubt' if found.doubts else ''}"
 
 

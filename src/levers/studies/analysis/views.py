@@ -120,12 +120,10 @@ class Best:
     scale: str = LINEAR
     within_without_claims: float | None = None
 
-    def said(self, digits: str = ".4g") -> tuple[str | None, str | None]:
+    def said(self) -> tuple[str | None, str | None]:
         """How far from the best it is, and how far without what was claimed of levers, as texts of the numbers."""
-        words = EVERY_SCALE[self.scale].said
-        within, unclaimed = (
-            None if one is None else words(one, digits) for one in (self.within, self.within_without_claims)
-        )
+        words = EVERY_SCALE[self.scale].certified
+        within, unclaimed = (None if one is None else words(one) for one in (self.within, self.within_without_claims))
         return within, unclaimed
 
 

@@ -42,6 +42,15 @@ def amount(value: float | None, scale: str = LINEAR, digits: str = ".4g") -> str
     return "-" if value is None else EVERY_SCALE[scale].said(value, digits)
 
 
+def certified(value: float | None, scale: str = LINEAR) -> str:
+    """What is certified, rounded up, so that no more is said than that.
+
+    >>> certified(0.12341), certified(0.12341, "log"), certified(None)
+    ('0.124', '12.4 %', '-')
+    """
+    return "-" if value is None else EVERY_SCALE[scale].certified(value)
+
+
 def exact(value: float) -> str:
     """An outcome with all its digits.
 

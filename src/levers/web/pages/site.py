@@ -78,7 +78,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in ("count", "number", "amount", "exact", "percent", "level_text", "moment", "named"):
+    for name in ("count", "number", "amount", "certified", "exact", "percent", "level_text", "moment", "named"):
         made.filters[name] = getattr(filters, name)
     made.filters["address"] = address
     made.filters["level_texts"] = level_texts

@@ -14,21 +14,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levers.algorithms.base import (
-    CHUNK,
-    PAST,
-    Algorithm,
-    Batch,
-    BlockRecord,
-    Outlook,
-    Progress,
-    Verdict,
-)
+from levers.algorithms.base import CHUNK, PAST, Algorithm, Batch, BlockRecord, Outlook, Problem, Progress, Verdict
 from levers.algorithms.cfs import decisions, settings
 from levers.algorithms.cfs.allocation import leaders_of
 from levers.algorithms.cfs.interactions import expected, leaders_together
 from levers.algorithms.cfs.ledger import entries
 from levers.algorithms.cfs.pooled.certificate import Elsewhere, PooledCertificate, Stakes
+from levers.algorithms.cfs.pooled.one_design import certified_by_design
 from levers.algorithms.cfs.pooled.plan import PooledPlan
 from levers.algorithms.cfs.pooled.rounds import Rounds
 from levers.algorithms.cfs.pooled.state import PooledState
@@ -72,7 +64,7 @@ from levers.core.model.ordinary import Fitted
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
 from levers.core.model.winsorising import winsorised
-from levers.core.space import Codes
+from levers.core.space import Codes, Space
 from levers.core.validation import check_choice, check_count
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
@@ -640,7 +632,10 @@ class Pooled(Algorithm):
         return posterior(state.trusted_sums, self.problem.noise_sd, state.pooled.least_noise)
 
     def _open_parameters(self, state: PooledState) -> int:
-        return math.ceil(settings.POOLED_NEXT * self.choices.n_open_parameters(state.open_factors, state.active))
+        return math.ceil(settings.POOLED_NEXT * self._n_open_parameters(state))
+
+    def _n_open_parameters(self, state: PooledState) -> int:
+        return self.choices.n_open_parameters(state.open_factors, state.active)
 
     def risk(self, state: PooledState) -> float:
         """The share of the failure probability that a certificate has: less where outcomes may have chosen its time."""
@@ -744,15 +739,16 @@ class Pooled(Algorithm):
         if state.noise_sd is None:
             return Outlook(None, None)
         if state.rho is None:
-            needed = self.plan.runs_at_once(state.noise_sd)
-            worst = self._longest(state, needed)
-            return Outlook(min(max(math.ceil(needed) - state.target, 0), worst), worst)
+            needed = self.cost_of_ties * self.plan.runs_at_once(state.noise_sd, without_ties=True)
+            worst, lost = self._longest(state, needed), settings.PARAMETER_COST * self._n_open_parameters(state)
+            return Outlook(min(max(math.ceil(needed + lost) - state.target, 0), worst), worst)
         if state.noise_bound is None:
             return Outlook(None, None)
         evidence = self.evidence(state)
         stakes = self.stakes(state, evidence)
         rough = self.certificate.rough_runs(state, stakes, self.tolerance, self.risk(state))
-        needed = state.n_runs + rough
+        needed = self.cost_of_ties * (state.n_runs + rough)
+        rough = needed - state.n_runs
         worst = self._longest(state, needed * (state.noise_bound / state.noise_sd) ** 2)
         now = self.standing(state, evidence)
         growths = [growth for growth in settings.GROWTHS if state.n_runs * (growth - 1) < max(rough, 1.0)]
@@ -766,10 +762,43 @@ class Pooled(Algorithm):
             growths = growths[len(batch) :]
         return Outlook(min(max(math.ceil(rough) - state.target, 0), worst), worst)
 
+    @cached_property
+    def cost_of_ties(self) -> float:
+        """How many times the runs forbidden combinations make of those of the same levers without.
+
+        As one design certifies t with them and t' without, it is (t / t')^2.
+
+        >>> from levers import Problem, Space
+        >>> allowed = tuple((i, j) for i in range(3) for j in range(3) if (i, j) != (2, 2))
+        >>> tied = Pooled(Problem(Space.sized([8, 2]), 0.5, 0.1, 1.0), parts=(allowed, ()))
+        >>> 1.0 < tied.cost_of_ties < 1.5, Pooled(tied.problem).cost_of_ties
+        (True, 1.0)
+        """
+        parameters = self.choices.n_parameters
+        if not self.choices.is_tied or not self.plan.by_parts or self.max_parents is not None:
+            return 1.0
+        if parameters > settings.MOST_COMPARED_PARAMETERS:
+            return settings.TIED_COST
+        noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * (self.problem.tolerance or 1.0)
+        wanted = self.budget or self.plan.runs_at_once(noise_sd, without_ties=True)
+        least, most = (share * parameters for share in settings.RUNS_TO_COMPARE)
+        n_runs = math.ceil(max(min(wanted, most), least))
+        spaces = self.space, Space.sized([m for m in self.choices.sizes if m > 1])
+        found = []
+        for space, parts in zip(spaces, (self.parts, ()), strict=True):
+            one = Pooled(Problem(space, None, self.failure_prob, 1.0), budget=n_runs, parts=parts)
+            found.append(certified_by_design(one.certificate, one.start(), one.shares.selection, n_runs, 1.0))
+        tied, free = found
+        return 1.0 if tied is None or free is None else max(tied / free, 1.0) ** 2
+
     def _longest(self, state: PooledState, needed: float) -> int:
         """Runs after the block under way in the worst case: what designs lose, and short blocks at the end, added."""
-        lost = 0.5 * self.choices.n_open_parameters(state.open_factors, state.active)
-        most = settings.SLACK * (needed + lost) + 2 * settings.LEAST_BLOCK
+        lost = settings.WORST_PARAMETER_COST * self._n_open_parameters(state)
+        most = settings.WORST_SHARE * needed + lost + settings.LEAST_BLOCK
+        if self.baseline is not None:
+            most *= 1 + 1 / self.rounds.baseline_every
+        if self.cost_of_ties > 1:  # which is known by one design only
+            most *= settings.WORST_SHARE
         worst = max(self.plan.whole(most, None) - state.n_runs - state.target, 0)
         left = self._left(state)
         return worst if left is None else min(worst, max(left - state.target, 0))
