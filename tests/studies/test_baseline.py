@@ -86,7 +86,7 @@ def test_what_is_advised_follows_fresh_runs() -> None:
     assert after is not None
     assert after.gain is not None
     assert (after.gain.confirmed, after.gain.keep) == (True, False)
-    assert gain_words(after.gain, finished=True).endswith("but fresh runs show one")
+    assert gain_words(after.gain, finished=True).startswith("fresh runs show a gain over the baseline; ")
 
 
 def test_a_large_gain_is_shown_and_none_is_made_of_noise() -> None:

@@ -189,6 +189,15 @@ class Leftover:
         return "outcome less what was expected"
 
 
+def _standing_out(found: Residuals) -> str:
+    """Which trials have residuals that are too large, in words."""
+    if not found.n_outliers:
+        return "None stands out."
+    largest = sorted(zip(found.standardised, found.trial, strict=True), key=lambda one: -abs(one[0]))
+    named = listed([f"trial {int(trial)}" for _, trial in largest[: found.n_outliers]])
+    return f"{named} {'stands' if found.n_outliers == 1 else 'stand'} out: check what happened there."
+
+
 def residuals_facts(view: StudyView) -> Facts[Leftover]:
     """What the fit that chose the setting leaves over."""
     heading, found = "what the fit leaves over", view.residuals
@@ -207,7 +216,7 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
         caption += " There are too few runs yet to tell the noise from them."
     else:
         caption += f" Their sd is {scale.said(found.sd, '.3g')}{_noise(found, scale)}."
-        caption += " None stands out." if not found.n_outliers else f" {found.n_outliers:,} stand out: check them."
+        caption += f" {_standing_out(found)}"
     if len(found.residual) < n:
         caption += f" {len(found.residual)} are drawn, the largest among them."
     caption += " Good: an even band left, points along the line right or below."

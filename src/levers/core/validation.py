@@ -101,6 +101,25 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> str:
     return value
 
 
+def check_question(tolerance: object, budget: object) -> None:
+    """What a study is asked for must be one of two: to come so close to the best, or to make the most of so many runs.
+
+    >>> check_question(0.5, None)
+    >>> check_question(None, None)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: give either a tolerance or a budget of runs: how close to the best it must be, \
+or how many runs you can make
+    """
+    if tolerance is not None and budget is not None:
+        raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+    if tolerance is None and budget is None:
+        raise InvalidSettingError(
+            "give either a tolerance or a budget of runs: how close to the best it must be, or how many runs you can "
+            "make",
+            field="budget",
+        )
+
+
 def check_text(name: str, value: str, at_most: int = MAX_TEXT) -> str:
     """A text for the log: one line, and nothing in it that moves a cursor or forges another line.
 

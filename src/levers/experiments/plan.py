@@ -23,7 +23,7 @@ from levers.core.model.choices import Choices, Parts
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Level, Space
-from levers.core.validation import check_choice, check_count, check_scale
+from levers.core.validation import check_choice, check_count, check_question, check_scale
 from levers.errors import InvalidSettingError
 from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
 from levers.studies.settings import GOALS
@@ -295,8 +295,7 @@ class _Question:
         )
 
     def __post_init__(self) -> None:
-        if (self.tolerance is None) == (self.budget is None):
-            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        check_question(self.tolerance, self.budget)
         for name in ("tolerance", "noise_sd", "expected_noise", "min_effect", "effect_sd"):
             value = getattr(self, name)
             if value is not None:

@@ -55,7 +55,7 @@ from levers.core.model.moments import LevelSums, Moments, pair_counts
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import posterior
 from levers.core.space import Codes
-from levers.core.validation import check_count
+from levers.core.validation import check_count, check_question
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 
@@ -84,8 +84,7 @@ class TwoStage(CfsOptions):
         self.check_max_parents(self.max_parents)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
-        if (self.budget is None) == (self.problem.tolerance is None):
-            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        check_question(self.problem.tolerance, self.budget)
         if self.noise == "subgaussian" and self.problem.noise_sd is None:
             raise InvalidSettingError(
                 "sub-Gaussian noise cannot be bounded from the data; give noise_sd", field="noise_sd"

@@ -187,8 +187,8 @@ def gain_words(gain: Gain, finished: bool, of: float | None = None, scale: Outco
     'no gain over the baseline is shown (1 to expect, 95 % between -1 and 3): keep what you have, or confirm the \
 setting by fresh runs before you change'
     >>> gain_words(Gain(1.0, -1.0, 3.0, -0.5, 2.5, keep=False, confirmed=True), finished=True)
-    'no gain over the baseline is shown by the runs of the study alone (1 to expect, 95 % between -1 and 3), but fresh \
-runs show one'
+    'fresh runs show a gain over the baseline; the runs of the study alone show none (1 to expect, 95 % between -1 and \
+3)'
     >>> gain_words(Gain(), finished=False)
     'no gain over the baseline is shown yet'
     >>> gain = Gain(0.21, 0.1, 0.305, 0.15, 0.265, shown=True, keep=False)
@@ -206,8 +206,8 @@ had it been fixed'
     about += f" ({100 * gain.estimate / abs(of) + 0.0:.3g} %)" if of and shares else ""
     span = f"95 % between {scale.said(gain.low)} and {scale.said(gain.high)}"
     if gain.confirmed:
-        alone = f"no gain over the baseline is shown by the runs of the study alone ({about} to expect, {span})"
-        return f"{alone}, but fresh runs show one"
+        alone = f"the runs of the study alone show none ({about} to expect, {span})"
+        return f"fresh runs show a gain over the baseline; {alone}"
     if not gain.shown:
         return f"no gain over the baseline is shown{yet} ({about} to expect, {span}){advice}"
     if scale.is_log:

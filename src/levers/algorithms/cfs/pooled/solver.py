@@ -65,7 +65,7 @@ from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
 from levers.core.model.winsorising import winsorised
 from levers.core.space import Codes, Space
-from levers.core.validation import check_choice, check_count
+from levers.core.validation import check_choice, check_count, check_question
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
 
 _LATER_OPTIONS = ("max_runs", "block_size", "baseline", "hard_to_change")
@@ -117,8 +117,7 @@ class Pooled(Algorithm):
         check_choice("aim", self.aim, AIMS)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
-        if (self.budget is None) == (self.problem.tolerance is None):
-            raise InvalidSettingError("give either a tolerance or a budget of runs, and not both", field="budget")
+        check_question(self.problem.tolerance, self.budget)
         if self.budget is not None:
             check_count("budget", self.budget, 2)
         elif self.aim == BEST:
