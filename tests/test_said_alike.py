@@ -27,13 +27,29 @@ def test_what_is_certified_is_never_said_smaller_than_it_is(scale: str) -> None:
     assert words.certified(math.inf).startswith("inf")
 
 
-@pytest.mark.parametrize("forbidden", [(), (PAIR,), (PAIR, {"speed": 1, "belt": "old"})])
+NEVER_OLD: Pairs = tuple({"belt": "old", "speed": speed} for speed in (1, 2, 3))
+
+
+@pytest.mark.parametrize("forbidden", [(), (PAIR,), (PAIR, {"speed": 1, "belt": "old"}), NEVER_OLD])
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_plan_and_the_study_begin_with_the_same_runs(forbidden: Pairs, scale: str) -> None:
     given: dict[str, Any] = {"tolerance": 0.4, "noise_sd": 0.8, "forbidden": forbidden, "scale": scale}
     planned = levers.plan(LEVERS, **given)
     to_go = create_study("oven", LEVERS, seed=1, **given).status().to_go
     assert (to_go.likely, to_go.worst_case) == (planned.runs_if_nothing_matters, planned.worst_case_runs)
+
+
+def test_plans_see_which_levels_can_be_set_and_which_levers_are_one() -> None:
+    given: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 1.0}
+    four = levers.plan({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1, 2, 3]}, **given)
+    three = levers.plan([3, 4, 3], **given)
+    for gone in (1, 4):  # the first level, or the last one
+        never: Pairs = tuple({"a": gone, "b": b} for b in (1, 2, 3, 4))
+        found = levers.plan({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4], "c": [1, 2, 3]}, forbidden=never, **given)
+        assert found.worst_case_runs == three.worst_case_runs < four.worst_case_runs
+    # two levers of two levels have as many levels as their four combinations, which are told apart all the same
+    merged = levers.plan({"a": [1, 2], "b": [1, 2], "c": [1, 2, 3]}, merged=[["a", "b"]], **given)
+    assert merged.one_shot_runs == levers.plan([4, 3], **given).one_shot_runs
 
 
 @pytest.mark.parametrize("forbidden", [(), (PAIR,), (PAIR, {"speed": 1, "belt": "old"})])

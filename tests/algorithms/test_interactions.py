@@ -10,7 +10,7 @@ import pytest
 from levers.algorithms.base import Batch, Problem, Verdict, run_to_verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import PARTS_RULES, THIN_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import LEADER_RULES, PARTS_RULES, THIN_RULES, TOGETHER_RULES
 from levers.algorithms.cfs.solver import Cfs
 from levers.core.codec import from_json, to_json
 from levers.core.space import Codes, Space
@@ -166,3 +166,13 @@ def test_fewer_runs_than_parameters_show_no_interactions() -> None:
                 state = solver.tell(state, batch, mean(batch.codes) + 0.3 * rng.normal(size=batch.n_runs))
             assert (state.interaction_fit is not None) == (is_looked_for or rules == PARTS_RULES)
             assert state.trusted is not None
+
+
+def test_studies_begun_before_take_outcomes_that_are_all_the_same_as_they_did() -> None:
+    """What a log of theirs was decided by must come out again when it is verified."""
+    for rules, is_fitted in ((LEADER_RULES, True), (Pooled.rules, False)):
+        solver = Pooled(problem(0.3), budget=30, aim="best", rules=rules)
+        batch = solver.ask(solver.start(), np.random.default_rng(1))
+        assert isinstance(batch, Batch)
+        state = solver.tell(solver.start(), batch, np.full(batch.n_runs, 4.0))
+        assert (state.together is not None) == is_fitted

@@ -231,3 +231,14 @@ def test_it_holds_where_the_claim_is_false(n_factors: int) -> None:
         failed, unclaimed = failed + (lost > verdict.within), unclaimed + (lost > without(verdict))
     assert unclaimed <= binom.ppf(0.999, n, 0.1)
     assert failed > unclaimed
+
+
+def test_levels_kept_for_the_claim_count_without_it_where_all_runs_are_one_design() -> None:
+    """A lever that the claim says does not matter stays at today's level, whatever the runs say of it."""
+    world = additive_world([[0.0, 6.0], *([0.0, 0.8] for _ in range(5))])
+    solver = Cfs(problem(world, tolerance=None), budget=24, aim="certify", max_parents=1, baseline=(0,) * 6)
+    for seed in range(10):
+        _, found, _ = ended(solver, world, seed)
+        lost = gap(world, found.assignment.codes)
+        assert lost > 2.0  # the claim is false
+        assert found.tolerance_without_claims is None or found.tolerance_without_claims >= lost

@@ -191,8 +191,9 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
     True
     """
     choices, small = Choices(tuple(merged), parts).determined, sum(apart) - len(apart) <= _MOST_PARAMETERS
-    if small and sum(choices.sizes) == sum(apart) and given.get("max_parents") is None:
-        question = _Question(Space.sized(list(apart)), **given)
+    only_forbidden = len(choices.sizes) == len(apart) and choices.sizes_allowed
+    if small and only_forbidden and given.get("max_parents") is None:
+        question = _Question(Space.sized(list(choices.sizes_allowed)), **given)
         if question.solver.pools:
             return _dearer(question.on_scale(), choices, question)
     spaces = (Space.sized(list(merged)), Space.sized(list(apart)))

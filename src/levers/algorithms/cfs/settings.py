@@ -124,6 +124,7 @@ DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without ef
 PARAMETER_COST = 1.0  # runs of a pooled study over those of an ideal design, about, for each open parameter,
 WORST_SHARE, WORST_PARAMETER_COST = 1.05, 2.0  # and at most so many times its runs, and so many for each parameter
 RUNS_TO_COMPARE = (3, 12)  # a parameter, at least and at most, of designs that tell what forbidden combinations cost,
-MOST_COMPARED_PARAMETERS = 300  # which are not made for more parameters than these
+MOST_COMPARED_CELLS, MOST_COMPARED_PARAMETERS = 20_000, 150  # of so many runs times parameters, but for the least, at
+# most, because somebody waits, and not made for more parameters than these
 SLACK = 1.25  # the cheap scale may be low by a tenth, and whole copies of an array round up
 ROUNDED = 40.0  # runs by which rounding to an array may lengthen even a small design

@@ -120,6 +120,15 @@ class Choices:
         """For each part the levels of it that any combination has."""
         return tuple(np.unique(column).astype(np.int64) for table in self.tables for column in table.T)
 
+    @property
+    def sizes_allowed(self) -> tuple[int, ...]:
+        """How many levels each part has that can be set, in order of size, parts with only one left out.
+
+        >>> Choices((2, 4), (((0, 0), (0, 1)), ())).sizes_allowed
+        (2, 4)
+        """
+        return tuple(sorted(len(levels) for levels in self.allowed_levels if len(levels) > 1))
+
     def coupling_of_parts(self, fit: Fit, factors: Sequence[int]) -> float:
         """The coupling of the parts of some factors with all others of them, in the levels that can be set at all."""
         parts = [part for k in factors for part in self.parts_of(k)]

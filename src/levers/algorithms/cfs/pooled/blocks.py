@@ -10,7 +10,7 @@ from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, c
 from levers.algorithms.cfs.interactions import sampled_rows
 from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
 from levers.algorithms.cfs.pooled.state import PooledState
-from levers.algorithms.cfs.settings import PROMISE_RULES, STEADY_RULES, TOGETHER_RULES
+from levers.algorithms.cfs.settings import PROMISE_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
 from levers.core.designs.build import extending_design, largest_design
 from levers.core.designs.changes import HardLevers, few_changes, hard_levels
@@ -40,7 +40,7 @@ def allocated_block(
     n_sampled = 0 if fit is None else int(fit.weights.probability * n_runs + rng.random())
     rows: Codes = np.zeros((0, len(choices.n_levels)), dtype=np.int16)
     if n_sampled < n_runs:
-        if noise_sd is None and state.rules >= STEADY_RULES and state.trusted_sums.square == 0:
+        if noise_sd is None and state.rules >= PROMISE_RULES and state.trusted_sums.square == 0:
             noise_sd = 1.0  # outcomes that are all the same say nothing of it, and shares do not depend on its size
         found = posterior(state.trusted_sums, noise_sd, state.pooled.least_noise)
         draws = np.random.default_rng([seed, 6]) if state.rules >= PROMISE_RULES else None

@@ -79,7 +79,7 @@ class PooledPlan:
         """Runs of a single design that would settle everything at once, about; if no levers were tied, perhaps."""
         levels, more = certified_levels(self.choices.n_levels, self.max_parents), 1.0
         if self.by_parts and self.max_parents is None and self.choices.is_tied:
-            levels, more = tuple(sorted(self.choices.sizes)), 1.0 if without_ties else settings.TIED_COST
+            levels, more = self.choices.sizes_allowed, 1.0 if without_ties else settings.TIED_COST
         selection = (1 - settings.POOLED_SHARE) * self.problem.failure_prob
         return more * (decisions.cheap_scale(levels, selection, "slippage") * noise_sd / self.tolerance) ** 2
 

@@ -540,7 +540,7 @@ class Pooled(Algorithm):
         noise_sd, least = self.problem.noise_sd, state.pooled.least_noise
         if self.rules < STEADY_RULES:
             return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
-        if not state.runs.differ:  # a fit would make likely whatever rounding left
+        if self.rules >= PROMISE_RULES and not state.runs.differ:  # a fit would make likely whatever rounding left
             return replace(state, together=None, trusted=None)
         trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least)
         if self.rules >= PROMISE_RULES and len(trusted) < self.choices.n_parameters:
@@ -774,15 +774,15 @@ class Pooled(Algorithm):
         (True, 1.0)
         """
         parameters = self.choices.n_parameters
-        if not self.choices.is_tied or not self.plan.by_parts or self.max_parents is not None:
+        if not self.choices.is_tied or not self.plan.by_parts or self.max_parents is not None or not parameters:
             return 1.0
         if parameters > settings.MOST_COMPARED_PARAMETERS:
             return settings.TIED_COST
         noise_sd = self.problem.noise_sd or settings.USUAL_NOISE * (self.problem.tolerance or 1.0)
         wanted = self.budget or self.plan.runs_at_once(noise_sd, without_ties=True)
         least, most = (share * parameters for share in settings.RUNS_TO_COMPARE)
-        n_runs = math.ceil(max(min(wanted, most), least))
-        spaces = self.space, Space.sized([m for m in self.choices.sizes if m > 1])
+        n_runs = math.ceil(max(min(wanted, most, settings.MOST_COMPARED_CELLS / parameters), least))
+        spaces = self.space, Space.sized(list(self.choices.sizes_allowed))
         found = []
         for space, parts in zip(spaces, (self.parts, ()), strict=True):
             one = Pooled(Problem(space, None, self.failure_prob, 1.0), budget=n_runs, parts=parts)

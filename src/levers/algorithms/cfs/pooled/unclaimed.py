@@ -64,13 +64,13 @@ def unclaimed(
     everyone = replace(certificate, max_parents=None, elsewhere=())
     most = None if radius is None else decisions.most_lost(evidence, state.leaders, radius, state.active)
     upper = math.inf if most is None else sum(most)
-    if certificate.spent_at_end(state):  # the best setting is all that counted, so nothing was kept for its own sake
-        return Unclaimed(everyone.stakes_at_end(again, evidence), 0.0, upper)
-    stakes = list(zip(again.open_factors, everyone.stakes(again, evidence), strict=True))
     settled = [k for k in again.open_factors if baseline is not None and _is_behind(state, evidence, k)]
     lost = 0.0
     if settled:
         lost = math.inf if most is None else sum(most[k] for k in settled)
+    if certificate.spent_at_end(state):
+        return Unclaimed(everyone.stakes_at_end(again, evidence), lost, upper)
+    stakes = list(zip(again.open_factors, everyone.stakes(again, evidence), strict=True))
     return Unclaimed([stake for k, stake in stakes if k not in settled], lost, upper)
 
 
