@@ -188,7 +188,7 @@ def pair_counts(codes: Codes | NDArray[np.integer], n_levels: Sequence[int]) -> 
     if n * d <= _ONE_HOT_CELLS // 4:  # so few cells that leaving levels out saves nothing
         whole = np.zeros((n, d), dtype=np.float32)
         whole.ravel()[(codes + (offsets(sizes)[:-1] + d * np.arange(n)[:, None])).ravel()] = 1
-        return np.asarray(np.rint(whole.T @ whole), dtype=np.int64)
+        return (whole.T @ whole).astype(np.int64)  # whole numbers already
     p = int((sizes - 1).sum())
     starts = offsets(sizes - 1)[:-1]
     cross = np.zeros((p, p), dtype=np.int64)
