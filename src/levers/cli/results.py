@@ -26,7 +26,7 @@ from levers.studies.analysis.describe import (
     several,
     when,
 )
-from levers.studies.analysis.views import AWAITS, Best, EffectRow
+from levers.studies.analysis.views import AWAITS, Best, EffectRow, Status
 from levers.studies.sheets.cells import left_alone_text, level_text
 from levers.studies.spec import LEAVE_ALONE
 
@@ -72,8 +72,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {several(found.n_excluded, 'outcome does', 'outcomes do')} not count")
     for line in doubt_lines(found.doubts):
         typer.echo(f"  {line}")
-    if found.n_checked and not found.doubts:
-        typer.echo(f"  checked at {several(found.n_checked, 'run', 'runs')}: no doubt")
+    if not found.doubts and (checked := _checked_words(found)) is not None:
+        typer.echo(f"  {checked}")
     finished = found.state != "running"
     typer.echo(f"  {found.to_go}" if found.state in AWAITS else "  no runs to go")
     if found.note is not None:
@@ -246,6 +246,15 @@ def _say_effects(rows: list[EffectRow], output: Format) -> None:
         title += ", in percent of its outcome"
         rows = [row.in_percent for row in rows]
     say_rows(rows, output, title, drop=drop, never=("scale",))
+
+
+def _checked_words(found: Status) -> str | None:
+    """At how many runs nothing was in doubt; outcomes told since were looked at for gross errors."""
+    since = found.n_complete - found.n_checked
+    if not found.n_checked:
+        return None if found.within is None else "looked at for gross errors, not yet checked otherwise: no doubt"
+    at = several(found.n_checked, "run", "runs")
+    return f"checked at {at}{f', and the {since} since for gross errors' if since > 0 else ''}: no doubt"
 
 
 def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:

@@ -62,6 +62,11 @@ SHARES = {
 What a study has no use for goes to the noise: a noise stated a little too small does harm long before it shows. Where
 no noise was stated, its share goes to levers that are hard to change.
 """
+BEYOND_QUESTION = 1e-7
+"""The p-value below which outcomes told since the last check contradict what a study could say if it stopped now.
+
+It is compared after every outcome, so it is far below any share above: a thousand outcomes and a dozen kinds of check
+alarm in one honest study of a thousand, at most."""
 SCALED = frozenset((SHAPE, SPREAD, NONADDITIVITY))
 """Checks that alarm where effects multiply and noise is in percent, but outcomes are taken as they are."""
 
@@ -100,13 +105,38 @@ def doubts(state: StudyState, with_open: bool = False) -> tuple[Remark, ...]:
     )
 
 
-def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...]:
-    """Every check but those of interactions, which `additivity` has, with its level and what it says."""
+def doubts_since(state: StudyState) -> tuple[Remark, ...]:
+    """What outcomes told since the last check contradict beyond question, in a round that is under way.
+
+    What can be said if a study stops now rests on them, and the next check may be many runs away.
+
+    >>> from levers.studies.library import create_study
+    >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
+    >>> study.tell_many((trial, 7250.0 if trial.number == 3 else 1.0) for trial in study.ask(7))
+    7
+    >>> [one.kind for one in doubts_since(study.state)]
+    ['outlier']
+    """
+    if state.open_block is None or state.n_complete <= max(state.checked_runs, default=0):
+        return ()
+    found = checks(state, with_open=True, below=BEYOND_QUESTION)
+    return tuple(result.remark for result in found if result.alarms)
+
+
+def checks(state: StudyState, with_open: bool = False, below: float | None = None) -> tuple[CheckResult, ...]:
+    """Every check but those of interactions, which `additivity` has, with its level and what it says.
+
+    The level is that of the moment (`level_now`), or the same for all: `below`.
+    """
     gathered = gathered_runs(state, with_open)
     runs, choices, options = _runs(state, gathered), state.choices, dict(state.spec.options)
     owners = tuple(k for k, table in enumerate(choices.tables) for _ in range(table.shape[1]))
     claimed = Claims(options.get("max_parents"), state.spec.inner_min_effect, owners)
-    outlier_level, found = level_now(state, SHARES[OUTLIER]), tuple[Check, ...]()
+
+    def level(share_of_kind: float) -> float:
+        return level_now(state, share_of_kind) if below is None else below
+
+    outlier_level, found = level(SHARES[OUTLIER]), tuple[Check, ...]()
     if runs.n_runs > choices.n_parameters + 1:
         found = check_runs(runs, outlier_level, state.spec.failure_prob, claimed)
     elif (few := _with_parents_only(state, runs)) is not None:
@@ -118,10 +148,9 @@ def checks(state: StudyState, with_open: bool = False) -> tuple[CheckResult, ...
         by_it = check_together(together, named, outlier_level, state.spec.noise_sd)
         found = found if by_it is None else by_it
     results = tuple(
-        CheckResult(check, level_now(state, share(state, check.kind)), _remark(state, gathered, runs, check))
-        for check in found
+        CheckResult(check, level(share(state, check.kind)), _remark(state, gathered, runs, check)) for check in found
     )
-    return _with_scale(state, gathered, runs, results)
+    return results if below is not None else _with_scale(state, gathered, runs, results)
 
 
 def _with_scale(

@@ -443,12 +443,17 @@ _MOST_LISTED = 5
 
 
 def doubts(state: StudyState) -> tuple[Remark, ...]:
-    """What the last checks found; of a study that an older version ended without them, what they find now."""
-    if state.doubts is None and state.open_block is None:
-        from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
+    """What the last checks found, and what outcomes told since contradict beyond question.
 
+    Of a study that an older version ended without checks, what these find now.
+    """
+    from levers.studies.analysis import doubts as checks  # which itself looks at what is certified
+
+    if state.doubts is None and state.open_block is None:
         return checks.doubts(state)
-    return state.doubts or ()
+    known = state.doubts or ()
+    about = {(one.kind, one.trials, one.levers) for one in known}
+    return (*known, *(one for one in checks.doubts_since(state) if (one.kind, one.trials, one.levers) not in about))
 
 
 def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
