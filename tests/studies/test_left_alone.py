@@ -480,3 +480,19 @@ def test_before_anything_is_left_alone_the_promise_is_about_settings_of_all_leve
         assert best is not None
         said.add((some_alone, best.compared_with))
     assert said == {(False, "the best setting of all levers"), (True, "the best")}
+
+
+@pytest.mark.parametrize(("settings", "most"), [({"budget": 40}, 40), ({"tolerance": 2.0, "max_runs": 30}, 30)])
+def test_runs_to_go_are_never_more_than_the_study_may_have(settings: dict[str, Any], most: int) -> None:
+    space = {"heat": ["low", "high"], "speed": [1, 2, 3]}
+    study = levers.create_study("line", space, free=["heat"], seed=3, **settings)
+    rng = np.random.default_rng(0)
+    while not study.is_finished:
+        done, to_go = study.state.n_complete, study.status().to_go
+        assert to_go.worst_case is None or done + to_go.worst_case <= most
+        if "budget" in settings:
+            assert done + (to_go.likely or 0) == most
+        for trial in study.ask(100):
+            taken = {"heat": "low"} if trial.params.free else None
+            study.tell(trial, float(rng.normal()), observed=taken)
+    assert study.state.n_complete <= most

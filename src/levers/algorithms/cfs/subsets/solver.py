@@ -412,10 +412,14 @@ class Subsets(Algorithm):
             return Outlook(0, 0)
         if state.comparing and state.subset is not None:
             return self.comparison(state).outlook(state.subset, n_asked)
-        ahead = self._first(state).outlook(state.setting, n_asked)
+        ahead, most = self._first(state).outlook(state.setting, n_asked), self.pooled.plan.most_runs
+        left = math.inf if most is None else max(most - self._own_runs(state) - n_asked, 0)
+        if self.pooled.budget is not None and not state.cut:
+            return Outlook(int(left), int(left))
         more = 0 if state.cut else self._planned_runs(state)
-        worst = None if ahead.worst_case is None else ahead.worst_case + math.ceil(settings.SLACK * more)
-        return Outlook(None if ahead.likely is None else ahead.likely + more, worst)
+        worst = None if ahead.worst_case is None else min(ahead.worst_case + math.ceil(settings.SLACK * more), left)
+        likely = None if ahead.likely is None else min(ahead.likely + more, left)
+        return Outlook(None if likely is None else int(likely), None if worst is None else int(worst))
 
     def progress(self, state: SubsetState) -> Progress:
         """Leaders, eliminations and the noise that is reckoned with, of the study in which every lever is set."""
