@@ -343,3 +343,9 @@ def test_an_outlier_is_found_among_more_runs_than_are_looked_at() -> None:
     y[31_415] += 12.0
     checks = check_runs(Runs(codes, y, (3,) * 4, noise_sd=1.0), 0.001)
     assert [check.runs for check in checks if check.p_value < 0.001] == [(31_415,)]
+
+
+@pytest.mark.parametrize("scale", [1e-99, 1e90])
+def test_the_shape_of_noise_does_not_depend_on_the_unit(scale: float) -> None:
+    values = np.random.default_rng(0).normal(size=50) ** 3
+    assert np.allclose(sample_shape(scale * values), sample_shape(values))

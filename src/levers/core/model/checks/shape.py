@@ -43,6 +43,7 @@ def sample_shape(values: Numbers) -> tuple[float, float]:
     [1.154701, 2.333333]
     """
     away = values - values.mean()
+    away = away / np.abs(away).max()  # powers of outcomes as large or as small as 1e90 are no numbers
     square = float((away**2).mean())
     return float((away**3).mean()) / square**1.5, float((away**4).mean()) / square**2
 
