@@ -83,3 +83,13 @@ def test_what_others_expect_is_what_the_fit_expects() -> None:
     assert away / sd == pytest.approx(scaled, abs=1e-6)
     alone = Runs(runs.codes, runs.outcomes, np.arange(80))  # a constant for each run: nobody expects anything
     assert np.isinf(KernelSpectra(alone, SIZES).left_out(runs.outcomes, weights)[1]).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outcomes_without_noise_are_not_drawn_in(seed: int) -> None:
+    """All are closer to what the fit expects than it allows for, some a little less close than the others."""
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([rng.integers(m, size=20) for m in (3, 2, 3)]).astype(np.int16)
+    y = codes @ [1.0, 0.5, -1.0]
+    found, _ = winsorised(Runs.none(3).add(codes, y, 0), (3, 2, 3), None, 0.144)
+    assert np.array_equal(found.outcomes, y)

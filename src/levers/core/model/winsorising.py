@@ -20,19 +20,22 @@ _STEPS = 3
 """How often outcomes are drawn in: each time the others expect something else, and the usual deviation is smaller."""
 _ROUNDING = 1e-12
 """The least deviation that counts, as a share of the largest outcome."""
+EXPECTED = 2.0
+"""Standard deviations of the fit within which no outcome is far out, however much closer all others are: those of a
+program that answers alike each time are closer than any fit allows for."""
 _NORMAL = 1.4826
 """The standard deviation of normal numbers over the median of their absolute values."""
 
 
 def winsorised(
-    runs: Runs, sizes: Sequence[int], noise_sd: float | None, least_noise: float = 0.0
+    runs: Runs, sizes: Sequence[int], noise_sd: float | None, least_noise: float = 0.0, least: float = EXPECTED
 ) -> tuple[Runs, InteractionWeights]:
     """The runs with outcomes drawn in that are far out, and the weights of the fit to these.
 
     With e_i how far run i is from what the others expect and s_i the standard deviation of that by the fit, z_i = e_i /
     s_i are compared with their own median: u = 1.4826 med |z|, which a few outcomes far out hardly move. Where |z_i| >
-    3 u, the outcome becomes what is expected plus 3 u s_i with the sign of e_i. Half of all deviations 0 draw nothing
-    in.
+    3 u, and beyond `least`, the outcome becomes what is expected plus 3 u s_i, or `least` s_i where that is more, with
+    the sign of e_i. Half of all deviations 0 draw nothing in.
 
     >>> rng = np.random.default_rng(0)
     >>> codes = rng.integers(2, size=(60, 4)).astype(np.int16)
@@ -43,14 +46,14 @@ def winsorised(
     ([7], True)
     """
     spectra, outcomes = KernelSpectra(runs, tuple(sizes)), runs.outcomes
-    least = max(least_noise, _ROUNDING * float(np.abs(outcomes).max(initial=0.0)))
+    floor = max(least_noise, _ROUNDING * float(np.abs(outcomes).max(initial=0.0)))
     for _ in range(_STEPS if len(runs) else 0):
         # with the noise learned: one stated would make effects of an outcome far out, and outliers of its neighbours
         away, sd = spectra.left_out(outcomes, spectra.weights(outcomes, None, least_noise))
         usual = _NORMAL * float(np.median(np.abs(away / sd)))
         if usual == 0:
             break
-        most = USUAL * np.maximum(usual * sd, least)
+        most = np.maximum(USUAL * np.maximum(usual * sd, floor), least * sd)
         expected = outcomes - away
         far = np.abs(runs.outcomes - expected) > most
         if not (far | (outcomes != runs.outcomes)).any():

@@ -63,7 +63,7 @@ from levers.core.model.moments import Moments
 from levers.core.model.ordinary import Fitted
 from levers.core.model.pooled import PooledSums
 from levers.core.model.posterior import Posterior, posterior
-from levers.core.model.winsorising import winsorised
+from levers.core.model.winsorising import EXPECTED, winsorised
 from levers.core.space import Codes, Space
 from levers.core.validation import check_choice, check_count, check_question
 from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismatchError
@@ -542,7 +542,8 @@ class Pooled(Algorithm):
             return replace(state, together=interaction_weights(state.runs, self.n_levels, noise_sd, least))
         if self.rules >= PROMISE_RULES and not state.runs.differ:  # a fit would make likely whatever rounding left
             return replace(state, together=None, trusted=None)
-        trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least)
+        beyond = EXPECTED if self.rules >= PROMISE_RULES else 0.0
+        trusted, weights = winsorised(state.runs, self.n_levels, noise_sd, least, beyond)
         if self.rules >= PROMISE_RULES and len(trusted) < self.choices.n_parameters:
             # so few runs do not tell pairs from single levels, and even odds would decide (decision 0047)
             return replace(state, together=None, trusted=trusted)
