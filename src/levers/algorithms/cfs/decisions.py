@@ -307,6 +307,15 @@ def widened(intervals: Intervals, losses: Losses) -> Intervals:
     )
 
 
+def equal_gaps(n_levels: Sequence[int]) -> tuple[Remark, ...]:
+    """What a certificate of factors with so many levels rests on besides what is proven: nothing below four.
+
+    >>> equal_gaps((2, 3)), equal_gaps((2, 4)) == (EQUAL_GAPS_OF_FOUR,)
+    ((), True)
+    """
+    return (EQUAL_GAPS_OF_FOUR,) if max(n_levels) >= 4 else ()
+
+
 def selection_guarantee(
     selected: bool, bound: str, noise_known: bool, max_parents: int | None, min_effect: float | None
 ) -> str:

@@ -1,6 +1,7 @@
 """What the state of a pooled study says: the verdict, with what it rests on."""
 
 import math
+from collections.abc import Sequence
 
 from levers.algorithms.base import (
     LENGTH_CHOSEN,
@@ -103,7 +104,7 @@ def pooled_verdict(
         failure_prob=problem.failure_prob,
         guarantee=decisions.pooled_guarantee(known, max_parents),
         provisos=(
-            *_provisos(state, known, chosen_rows, block_size),
+            *_provisos(state, space.n_levels, known, chosen_rows, block_size),
             *([PLANNED_END] if at_end is not None else []),
             *only_with_claims(says_something, state.certified, without_claims),
         ),
@@ -151,9 +152,11 @@ def _noise_now(problem: Problem, state: PooledState, noise_share: float) -> floa
     return max(min(bound, noise_upper_bound(square, fit.residual_dof, share)), state.pooled.least_noise)
 
 
-def _provisos(state: PooledState, noise_known: bool, chosen_rows: bool, block_size: int | None) -> tuple[Remark, ...]:
+def _provisos(
+    state: PooledState, n_levels: Sequence[int], noise_known: bool, chosen_rows: bool, block_size: int | None
+) -> tuple[Remark, ...]:
     if state.certified is not None:
-        provisos = [decisions.EQUAL_GAPS_OF_FOUR, NEARLY_INDEPENDENT]
+        provisos = [*decisions.equal_gaps(n_levels), NEARLY_INDEPENDENT]
     else:
         unseen = not noise_known and state.pooled.steps.resolution is None
         provisos = [NO_NOISE_SEEN if unseen else decisions.NOTHING_CERTIFIED]

@@ -30,7 +30,7 @@ from levers.algorithms.base import (
     only_with_claims,
 )
 from levers.algorithms.cfs import settings
-from levers.algorithms.cfs.decisions import EQUAL_GAPS_OF_FOUR, NOTHING_CERTIFIED, Intervals, Losses
+from levers.algorithms.cfs.decisions import NOTHING_CERTIFIED, Intervals, Losses, equal_gaps
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
 from levers.algorithms.cfs.sparse.certificate import Configuration, runs_to_go
 from levers.algorithms.cfs.sparse.finding import beyond_chance, level_groups, unexplained_variance
@@ -464,7 +464,7 @@ class Sparse(Algorithm):
             design = DESIGN if block.rows is None else "as stored"
             records.append(BlockRecord(stage, block.n_runs, block.seed, design, inflation, text))
         known = self.problem.noise_sd is not None
-        provisos = [EQUAL_GAPS_OF_FOUR, POOLED]
+        provisos = [*equal_gaps(self.n_levels), POOLED]
         if len(state.found) < self.max_parents:
             provisos.append(UNKNOWN)
         if certified is None:
