@@ -9,7 +9,7 @@ import pytest
 import levers
 from levers.algorithms.cfs.pooled.verdict import DRAWN_IN
 from levers.studies.analysis.diagnostics import AT_END, AT_LATER_ENDS, additivity, level_now, residuals
-from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, share
+from levers.studies.analysis.doubts import SHARES, chance, checks, doubts, doubts_since, share
 from levers.studies.study import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -67,6 +67,41 @@ def test_a_typo_is_named_with_its_trial_and_block() -> None:
         assert doubt.p_value < 1e-6
         assert "trial 5" in doubt.text
         assert "exclude" in doubt.text
+
+
+@pytest.mark.parametrize("noise_sd", [1.0, None])
+def test_a_typo_is_in_doubt_as_soon_as_what_is_said_rests_on_it(noise_sd: float | None) -> None:
+    """Rounds are checked when there are a third more runs; until then "within 0 of the best" was said of a typo."""
+
+    def typed(y: Any, codes: Any, numbers: Any, rng: Any) -> Any:
+        return np.where(numbers == n_complete + 2, 100 * y, y)
+
+    study = make(noise_sd=noise_sd, tolerance=0.3)
+    n_complete = run(study, most=40).state.n_complete
+    assert not study.status().doubts
+    rng, trials = np.random.default_rng(5), study.ask(8)
+    for trial in trials:
+        codes = np.array([trial.params.codes])
+        y = 70 + EFFECTS[np.arange(3), codes].sum(axis=1) + rng.normal(size=1)
+        study.tell(trial, float(typed(y, codes, np.array([trial.number]), rng)[0]))
+    assert study.state.open_block is not None
+    assert study.state.n_complete < 1.35 * study.state.checked_runs[-1]  # no check is due
+    status, best = study.status(), study.best()
+    assert {one.trials for one in status.doubts if one.kind == "outlier"} == {(n_complete + 2,)}
+    assert best is not None
+    assert best.in_doubt
+    study.exclude(n_complete + 2, reason="mistyped")
+    assert not study.status().doubts
+
+
+def test_honest_outcomes_told_one_by_one_are_not_in_doubt_between_checks() -> None:
+    for seed in range(3):
+        study, rng = make(seed=seed), np.random.default_rng([seed, 8])
+        while not study.is_finished and study.state.n_complete < 60:
+            for trial in study.ask(4):
+                codes = np.array(trial.params.codes)
+                study.tell(trial, 70 + float(EFFECTS[np.arange(3), codes].sum() + rng.normal()))
+            assert doubts_since(study.state) == ()
 
 
 def test_a_noise_stated_too_small_is_said_with_both_numbers() -> None:

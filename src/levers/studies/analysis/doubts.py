@@ -67,6 +67,8 @@ BEYOND_QUESTION = 1e-7
 
 It is compared after every outcome, so it is far below any share above: a thousand outcomes and a dozen kinds of check
 alarm in one honest study of a thousand, at most."""
+MOST_SINCE = 300_000
+"""Runs times levers up to which that is looked at, because somebody waits for a page: about a tenth of a second."""
 SCALED = frozenset((SHAPE, SPREAD, NONADDITIVITY))
 """Checks that alarm where effects multiply and noise is in percent, but outcomes are taken as they are."""
 
@@ -117,7 +119,10 @@ def doubts_since(state: StudyState) -> tuple[Remark, ...]:
     >>> [one.kind for one in doubts_since(study.state)]
     ['outlier']
     """
-    if state.open_block is None or state.n_complete <= max(state.checked_runs, default=0):
+    n_runs = state.n_complete
+    if state.open_block is None or n_runs <= max(state.checked_runs, default=0):
+        return ()
+    if n_runs * state.spec.space.n_factors > MOST_SINCE:
         return ()
     found = checks(state, with_open=True, below=BEYOND_QUESTION)
     return tuple(result.remark for result in found if result.alarms)
