@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from harness.hard_worlds import additive_world
 from harness.sparse import Effects, equal_gaps, random_effects, study_sparse
 from levers.algorithms.base import Batch, Problem, Verdict
 from levers.algorithms.cfs.settings import SCREENING, SELECTION
+from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.cfs.sparse import state as sparse_state
 from levers.algorithms.cfs.sparse.certificate import runs_to_go
 from levers.algorithms.cfs.sparse.finding import level_groups
@@ -346,3 +348,22 @@ def test_the_fit_is_least_squares_with_a_constant_for_each_block() -> None:
 def test_worlds_of_the_harness_have_the_gap_that_was_asked_for() -> None:
     effects = equal_gaps(LEVELS, 5, 0.25, np.random.default_rng(0))
     assert [sorted(values)[-2:] for values in effects.values()] == [[0.0, 0.25]] * 5
+
+
+@pytest.mark.parametrize(("n_levels", "n_parents", "effect"), [(5, 0, 0.0), (5, 5, 0.3), (2, 5, 0.6), (2, 2, 2.0)])
+def test_a_study_takes_about_what_it_said_at_first_and_never_more_than_at_most(
+    n_levels: int, n_parents: int, effect: float
+) -> None:
+    solver = Cfs(Problem(Space.sized([n_levels] * 400), 0.5, 0.1, 1.0), max_parents=5)
+    world = additive_world([[effect * (k < n_parents), *[0.0] * (n_levels - 1)] for k in range(400)])
+    rng, state, said = np.random.default_rng(1), solver.start(), []
+    n_runs = 0
+    while isinstance(step := solver.ask(state, rng), Batch):
+        n_runs += step.n_runs
+        coming = solver.outlook(state, step.n_runs)
+        assert coming.likely is not None
+        assert coming.worst_case is not None
+        said.append((n_runs + coming.likely, n_runs + coming.worst_case))
+        state = solver.tell(state, step, world.sample(step.codes, rng).outcomes)
+    assert 0.7 < said[0][0] / n_runs < 1.6
+    assert min(most for _, most in said) >= n_runs

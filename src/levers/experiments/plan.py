@@ -368,7 +368,7 @@ class _Question:
         Pooled studies learn an unknown noise as they go, see `_noise_margin`. Studies in two stages bound it after the
         first block, and everything after is sized by that bound.
         """
-        if self.noise_known or self.solver.pools:
+        if self.noise_known or self.solver.pools or self.solver.is_sparse:
             return self.noise, self.failure_prob
         share = error_shares(self.failure_prob, estimate_noise=True, one_shot=False).noise
         first = self.solver.two_stage.first_screening()
@@ -423,7 +423,10 @@ class _Question:
             )
         needed = scale**2 * unit
         one_shot = self._at_once(needed)
-        lengths = self._pooled_lengths(unit) if self.solver.pools else self._two_stage_lengths(unit)
+        if self.solver.is_sparse:
+            lengths = self._sparse_lengths()
+        else:
+            lengths = self._pooled_lengths(unit) if self.solver.pools else self._two_stage_lengths(unit)
         margin = self._noise_margin(max(one_shot, lengths["runs_if_nothing_matters"]))
         one_shot = self._at_once(needed, margin)
         return Plan(
@@ -479,6 +482,18 @@ class _Question:
             "worst_case_runs": worst,
             "runs_if_nothing_matters": nothing,
             "runs_if_few_matter": min(length(self._fewer(), 1.0, settings.PARAMETER_COST), nothing),
+        }
+
+    def _sparse_lengths(self) -> dict[str, Any]:
+        """The same of a study that looks for few parents among very many factors, in fewer runs than parameters."""
+        solver = self.solver.sparse
+        nothing, worst = solver.runs_of_all(self.noise)
+        fewer = replace(solver, max_parents=max(solver.max_parents - _FEW, 1))
+        few, _ = fewer.runs_of_all(self.noise)
+        return {
+            "worst_case_runs": worst,
+            "runs_if_nothing_matters": nothing,
+            "runs_if_few_matter": (few + nothing) // 2,  # they have to be found first, which disturbs the others
         }
 
     def _two_stage_lengths(self, unit: float) -> dict[str, Any]:

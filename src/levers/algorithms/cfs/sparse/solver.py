@@ -80,6 +80,8 @@ SHORTEST = 50  # and no fewer than these
 NEARLY_ALL = 0.65  # if a block of that size has this share of what is to go, it has all of it
 SPARE_RUNS = 1.03  # then it has what is to go, and a little for columns that are not quite orthogonal
 EVEN_LENGTH = 60  # blocks are a multiple of all numbers of levels, where that is no more than this
+FINDING_RUNS = 25  # that a study takes over those that settle as many factors as may matter, if none does, about
+WORST_SHARE = 1.6  # times the runs so far and those to go that a study takes at most, about, while parents are not found
 BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
 
 
@@ -163,6 +165,14 @@ class Sparse(Algorithm):
         """Runs of an ideal design that would settle max_parents factors, if they were known."""
         ratio = scale_needed(self.parent_levels, self.selection_prob) * noise_sd / self.tolerance
         return ratio * ratio
+
+    def runs_of_all(self, noise_sd: float) -> tuple[int, int]:
+        """Runs of a whole study if no factor matters, about, and at most; counted on simulated studies.
+
+        Parents that are not found yet disturb the others, so that a study in which some matter may take longer.
+        """
+        once = max(self.runs_at_once(noise_sd), float(self.first_block))
+        return math.ceil(once) + FINDING_RUNS, math.ceil(WORST_SHARE * once) + SHORTEST_FIRST
 
     @cached_property
     def first_block(self) -> int:
@@ -523,18 +533,23 @@ class Sparse(Algorithm):
         return tuple(effects), tuple(intervals)
 
     def outlook(self, state: SparseState, n_asked: int) -> Outlook:
-        """Runs after the block under way if nothing more is found or dropped; how many at worst, there is no telling
-        before all parents are found."""
+        """Runs after the block under way if nothing more is found or dropped, and at most, about."""
         if state.finished:
             return Outlook(0, 0)
-        if state.to_go is None:
-            noise_sd = self.problem.noise_sd
-            return Outlook(None if noise_sd is None else max(math.ceil(self.runs_at_once(noise_sd)) - state.target, 0))
-        left = max(math.ceil(SPARE_RUNS * state.to_go) - state.target, 0)
-        worst = 2 * left + SHORTEST if len(state.found) == self.max_parents else None
+        done = state.n_runs + state.target
+        if state.to_go is not None:
+            left = max(math.ceil(SPARE_RUNS * state.to_go) - state.target, 0)
+            worst = 2 * left + SHORTEST
+            if len(state.found) < self.max_parents:
+                more = math.ceil(WORST_SHARE * (state.n_runs + state.to_go)) + SHORTEST_FIRST - done
+                worst = max(worst, more)
+        elif self.problem.noise_sd is None:
+            return Outlook()
+        else:
+            left, worst = (max(n - done, 0) for n in self.runs_of_all(self.problem.noise_sd))
         if self.max_runs is not None:
-            most = max(self.max_runs - state.n_runs - state.target, 0)
-            left, worst = min(left, most), most if worst is None else min(worst, most)
+            most = max(self.max_runs - done, 0)
+            left, worst = min(left, most), min(worst, most)
         return Outlook(left, worst)
 
     def progress(self, state: SparseState) -> Progress:
