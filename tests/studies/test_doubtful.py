@@ -576,3 +576,17 @@ def test_a_study_without_any_outcome_left_has_no_numbers_and_no_traceback() -> N
     assert study.status().n_complete == 0
     assert study.verdict().tolerance is None
     assert {row.n_runs for row in study.effects()} == {0}
+
+
+def test_the_worst_case_of_terms_restated_is_not_far_from_that_of_a_study_that_had_them_at_first() -> None:
+    """It rested on a bound of the noise that holds at any time: 2,072 runs were said where 150 are taken at most."""
+    space = levers.Space.of({f"lever {k}": list(range(m)) for k, m in enumerate([3, 2, 4, 2, 3, 2, 2])})
+    study, rng = levers.create_study("line", space, budget=72, block_size=8, seed=3), np.random.default_rng(0)
+    while study.state.n_complete < 64:
+        for trial in study.ask(8):
+            study.tell(trial, 1.5 * (trial.params["lever 0"] == 1) + float(rng.normal()))
+    study.restate(tolerance=1.0, reason="closer")
+    afresh = levers.plan(space, tolerance=1.0)
+    to_go = study.status().to_go
+    assert to_go.worst_case is not None
+    assert to_go.now <= to_go.worst_case < 2 * afresh.worst_case_runs

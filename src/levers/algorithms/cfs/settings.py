@@ -123,6 +123,7 @@ DISMISSED_AT = 6.5  # standard errors of min_effect at which a factor without ef
 # how many runs are to go
 PARAMETER_COST = 1.0  # runs of a pooled study over those of an ideal design, about, for each open parameter,
 WORST_SHARE, WORST_PARAMETER_COST = 1.05, 2.0  # and at most so many times its runs, and so many for each parameter
+UNLIKELY = 0.001  # how often a noise that is not known turns out larger than a forecast's worst case has it
 RUNS_TO_COMPARE = (3, 12)  # a parameter, at least and at most, of designs that tell what forbidden combinations cost,
 MOST_COMPARED_CELLS, MOST_COMPARED_PARAMETERS = 20_000, 150  # of so many runs times parameters, but for the least, at
 # most, because somebody waits, and not made for more parameters than these

@@ -742,14 +742,15 @@ class Pooled(Algorithm):
             needed = self.cost_of_ties * self.plan.runs_at_once(state.noise_sd, without_ties=True)
             worst, lost = self._longest(state, needed), settings.PARAMETER_COST * self._n_open_parameters(state)
             return Outlook(min(max(math.ceil(needed + lost) - state.target, 0), worst), worst)
-        if state.noise_bound is None:
+        noise_most = self._noise_at_most(state)
+        if not math.isfinite(noise_most):
             return Outlook(None, None)
         evidence = self.evidence(state)
         stakes = self.stakes(state, evidence)
         rough = self.certificate.rough_runs(state, stakes, self.tolerance, self.risk(state))
         needed = self.cost_of_ties * (state.n_runs + rough)
         rough = needed - state.n_runs
-        worst = self._longest(state, needed * (state.noise_bound / state.noise_sd) ** 2)
+        worst = self._longest(state, needed * (noise_most / state.noise_sd) ** 2)
         now = self.standing(state, evidence)
         growths = [growth for growth in settings.GROWTHS if state.n_runs * (growth - 1) < max(rough, 1.0)]
         for batch in forecasts(evidence, growths, self.confidence(state), now, self.known):
@@ -761,6 +762,19 @@ class Pooled(Algorithm):
                     return Outlook(min(max(math.ceil(state.n_runs * (growth - 1)) - state.target, 0), worst), worst)
             growths = growths[len(batch) :]
         return Outlook(min(max(math.ceil(rough) - state.target, 0), worst), worst)
+
+    def _noise_at_most(self, state: PooledState) -> float:
+        """What the noise turns out as at most, for forecasts; infinite while nothing tells it.
+
+        The bound that levels are dropped by holds at any time, which makes it several times as wide where the terms of
+        a study were restated. A forecast is for this moment.
+        """
+        bound = math.inf if state.noise_bound is None else state.noise_bound
+        fit = state.fit
+        if self.problem.noise_sd is not None or fit.residual_dof < 1 or state.pooled.steps.resolution is None:
+            return bound
+        square = max(fit.residual_square, state.pooled.rounding)
+        return min(bound, max(noise_upper_bound(square, fit.residual_dof, settings.UNLIKELY), state.pooled.least_noise))
 
     @cached_property
     def cost_of_ties(self) -> float:
