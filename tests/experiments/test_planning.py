@@ -14,7 +14,7 @@ from levers.algorithms.modl import Modl
 from levers.errors import InvalidSettingError
 from levers.experiments.plan import Plan, merged_plan
 from levers.experiments.runner import run_on_world
-from levers.experiments.typical_loss import typical_losses
+from levers.experiments.typical_loss import typical_studies
 
 COUNTS = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
 
@@ -104,7 +104,8 @@ def test_a_plan_of_very_many_levers_is_that_of_the_study_that_finds_the_few() ->
     study = levers.create_study("many", space, tolerance=0.5, noise_sd=1.0, max_parents=5, seed=1)
     to_go = study.status().to_go
     assert (to_go.likely, to_go.worst_case) == (found.runs_if_nothing_matters, found.worst_case_runs)
-    study.optimize(lambda run, rng=np.random.default_rng(2): float(rng.normal()))
+    rng = np.random.default_rng(2)
+    study.optimize(lambda run: float(rng.normal()))
     n_runs = study.state.n_complete
     assert found.runs_if_few_matter < found.runs_if_nothing_matters
     assert 0.8 < found.runs_if_nothing_matters / n_runs < 1.25
@@ -229,10 +230,10 @@ def test_a_budget_certifies_what_is_planned_if_nothing_can_be_ruled_out(budget: 
 
 def test_what_is_assumed_about_effects_counts() -> None:
     common: dict[str, Any] = {"noise_sd": 1.0, "effect_sd": 1.0, "n_parents": 3}
-    assumed = (common, {**common, "effect_sd": 0.2}, {**common, "n_parents": 1})
-    usual, small, few = (loss.mean for options in assumed for loss in typical_losses([3] * 6, [12], **options) if loss)
+    assumed = (common, {**common, "effect_sd": 0.05}, {**common, "n_parents": 1})
+    usual, small, few = (one.loss for options in assumed for one in typical_studies([3] * 6, [12], **options) if one)
     assert max(small, few) < usual
-    assert typical_losses([5] * 100, [4000], **common) == (None,)  # would take too long
+    assert typical_studies([5] * 100, [4000], **common) == (None,)  # would take too long
 
 
 @pytest.mark.usefixtures("few_worlds")

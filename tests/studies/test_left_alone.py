@@ -484,7 +484,7 @@ def test_before_anything_is_left_alone_the_promise_is_about_settings_of_all_leve
 
 @pytest.mark.parametrize(("settings", "most"), [({"budget": 40}, 40), ({"tolerance": 2.0, "max_runs": 30}, 30)])
 def test_runs_to_go_are_never_more_than_the_study_may_have(settings: dict[str, Any], most: int) -> None:
-    space = {"heat": ["low", "high"], "speed": [1, 2, 3]}
+    space: dict[str, list[Any]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
     study = levers.create_study("line", space, free=["heat"], seed=3, **settings)
     rng = np.random.default_rng(0)
     while not study.is_finished:

@@ -177,22 +177,27 @@ def _print_budget(out: Console, found: Plan, guessed: bool) -> None:
     noise = _noise_words(found) if found.noise_known or guessed else "noise not known"
     out.print(f"[bold]{what}[/bold], {noise}\n")
     days = [] if found.block_size is None else ["days"]
-    certified = f"certified with probability {1 - found.failure_prob:.0%}"
-    table = _table("runs", *days, certified, "typical loss", "standard error")
+    n_worlds = found.budgets[0].n_worlds
+    certified = ["certified, typically"] * bool(n_worlds) + ["certified (--aim certify)"]
+    table = _table("runs", *days, *certified, "typical loss", "standard error")
     for row in found.budgets:
-        within = "nothing" if row.tolerance is None else f"within {_said(found, row.tolerance)}"
+        promised = [row.typical_tolerance] * bool(n_worlds) + [row.tolerance]
+        within = ["nothing" if one is None else f"within {_said(found, one)}" for one in promised]
         lost = ("-", "-")
         if row.loss is not None:
             lost = (_said(found, row.loss, ".2g"), _said(found, row.loss_error, ".1g"))
         lost = ("none seen", "-") if row.loss == 0 else lost
-        table.add_row(f"{row.runs:,}", *(f"{found.days(row.runs):,}" for _ in days), within, *lost)
+        table.add_row(f"{row.runs:,}", *(f"{found.days(row.runs):,}" for _ in days), *within, *lost)
     out.print(table)
-    n_worlds = found.budgets[0].n_worlds
-    said = ["Certified: how far from the best the setting can be, if nothing can be ruled out (--aim certify)."]
+    said = [f"Certified: how far from the best the setting can be, with probability {1 - found.failure_prob:.0%}."]
     if n_worlds:
+        said[0] += (
+            " Typically: the median of studies that aim for the best setting, as they do with a budget. With --aim "
+            "certify: if nothing can be ruled out."
+        )
         said.append(
-            f"Typical loss: how far from the best the setting recommended is on average (--aim best), in {n_worlds} "
-            f"simulated studies with effects of sd {_said(found, found.effect_sd, 'g')} (--effect-sd)."
+            f"Typical loss: how far from the best the setting recommended is on average (--aim best). Both are of "
+            f"{n_worlds} simulated studies with effects of sd {_said(found, found.effect_sd, 'g')} (--effect-sd)."
         )
     else:
         said.append("No typical loss: such studies take too long to be simulated here.")

@@ -25,7 +25,7 @@ from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_question, check_scale
 from levers.errors import InvalidSettingError
-from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
+from levers.experiments.typical_loss import MOST_WORK, Typical, typical_studies
 from levers.studies.settings import GOALS
 from levers.studies.space_text import tolerance_amount
 
@@ -59,9 +59,10 @@ class TradeOff:
 class Budget:
     """So many runs: the tolerance that they certify, and what the setting recommended typically loses.
 
-    `tolerance` is None where so few runs certify nothing. `loss` is the mean true loss over `n_worlds` simulated
-    studies that aim for the best setting, `loss_error` its standard error; both are None where simulating takes too
-    long.
+    `tolerance` is what they certify if they aim for certainty and nothing can be ruled out; None where so few runs
+    certify nothing. `loss` is the mean true loss over `n_worlds` simulated studies that aim for the best setting, as
+    studies with a budget do, and `loss_error` its standard error; `typical_tolerance` is the median of what these
+    certify. All three are None where simulating takes too long.
     """
 
     runs: int
@@ -69,6 +70,7 @@ class Budget:
     loss: float | None
     loss_error: float | None
     n_worlds: int
+    typical_tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,11 @@ def _dearer(free: Plan, choices: Choices, question: "_Question") -> Plan:
                 dearer[over] = times * cost
     else:
         budgets = tuple(
-            replace(one, tolerance=None if one.tolerance is None else one.tolerance * math.sqrt(cost))
+            replace(
+                one,
+                tolerance=None if one.tolerance is None else one.tolerance * math.sqrt(cost),
+                typical_tolerance=None if one.typical_tolerance is None else one.typical_tolerance * math.sqrt(cost),
+            )
             for one in free.budgets
         )
         dearer |= {"budgets": budgets, "tolerance": next(one.tolerance for one in budgets if one.runs == free.budget)}
@@ -289,6 +295,7 @@ class _Question:
                     tolerance=scale.loss(one.tolerance),
                     loss=scale.loss(one.loss),
                     loss_error=scale.loss(one.loss_error),
+                    typical_tolerance=scale.loss(one.typical_tolerance),
                 )
                 for one in found.budgets
             ),
@@ -528,9 +535,9 @@ class _Question:
         effect_sd = self.noise if self.effect_sd is None else self.effect_sd
         pools = self.solver.pools  # refuses a budget that the study would refuse
         runs = [n for n in (budget // 2, budget, 2 * budget) if n > 1]
-        losses: tuple[TypicalLoss | None, ...] = (None,) * len(runs)
+        typical: tuple[Typical | None, ...] = (None,) * len(runs)
         if pools:
-            losses = typical_losses(
+            typical = typical_studies(
                 self.n_levels,
                 runs,
                 noise_sd=self.noise,
@@ -542,8 +549,10 @@ class _Question:
             )
         certified = {n: self._pooled_tolerance(n) if pools else self._two_stage_tolerance(n) for n in runs}
         rows = tuple(
-            Budget(n, certified[n], loss and loss.mean, loss and loss.error, loss.n_worlds if loss else 0)
-            for n, loss in zip(runs, losses, strict=True)
+            Budget(n, certified[n], None, None, 0)
+            if one is None
+            else Budget(n, certified[n], one.loss, one.error, one.n_worlds, one.certified)
+            for n, one in zip(runs, typical, strict=True)
         )
         tolerance = certified[budget]
         limits = dict.fromkeys(("lower_bound", "null_bound", "necessary_runs", "over_lower_bound", "over_necessary"))

@@ -159,7 +159,9 @@ def plan(call: Call) -> Answer:
             "nothing is certified" if tolerance is None else f"certified within {said(tolerance, '.3g')} of the best"
         )
         typical = "" if loss is None else f"; the setting found typically loses {said(loss, '.3g')}"
-        lines.append(f"{row['runs']:,} runs: {certified}{typical}.")
+        if row["typical_tolerance"] is not None:
+            typical += f" and is certified within {said(row['typical_tolerance'], '.3g')}"
+        lines.append(f"{row['runs']:,} runs that aim for certainty: {certified}{typical}.")
     data["next"] = "Next: tell the user, settle tolerance or budget with them, then create."
     return Answer(_lines(*lines, data["next"]), data)
 

@@ -87,12 +87,13 @@ def _plan(plan: Plan) -> str:
     budgets = [
         (
             f"{row.runs:,}",
-            "nothing" if row.tolerance is None else said(row.tolerance, ".3g"),
+            *("nothing" if one is None else said(one, ".3g") for one in (row.typical_tolerance, row.tolerance)),
             "-" if row.loss is None else said(row.loss, ".3g"),
         )
         for row in plan.budgets
     ]
-    return found + (_rows(["runs", "certified within", "typical loss"], budgets) if budgets else "")
+    heads = ["runs", "certified within, typically", "if they aim for certainty", "typical loss"]
+    return found + (_rows(heads, budgets) if budgets else "")
 
 
 def _effects(rows: Effects) -> str:

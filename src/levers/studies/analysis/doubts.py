@@ -27,6 +27,7 @@ from levers.core.model.checks.check import (
     Check,
     Runs,
 )
+from levers.core.model.pooled import OutcomeSteps
 from levers.core.outcome_scale import LOG, OutcomeScale
 from levers.studies.analysis.confirmation import confirmation_doubt
 from levers.studies.analysis.describe import several
@@ -67,6 +68,9 @@ BEYOND_QUESTION = 1e-7
 
 It is compared after every outcome, so it is far below any share above: a thousand outcomes and a dozen kinds of check
 alarm in one honest study of a thousand, at most."""
+GROSS = 5.0
+"""How many times the noise stated, or the steps in which outcomes are told, an outcome is away that is such an error:
+with hardly more runs than parameters rounded outcomes can fit so exactly that any other one stands out."""
 MOST_SINCE = 300_000
 """Runs times levers up to which that is looked at, because somebody waits for a page: about a tenth of a second."""
 SCALED = frozenset((SHAPE, SPREAD, NONADDITIVITY))
@@ -108,13 +112,14 @@ def doubts(state: StudyState, with_open: bool = False) -> tuple[Remark, ...]:
 
 
 def doubts_since(state: StudyState) -> tuple[Remark, ...]:
-    """What outcomes told since the last check contradict beyond question, in a round that is under way.
+    """Gross errors among outcomes told since the last check, in a round that is under way: one far out, or all of them
+    further apart than the noise stated.
 
     What can be said if a study stops now rests on them, and the next check may be many runs away.
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
-    >>> study.tell_many((trial, 7250.0 if trial.number == 3 else 1.0) for trial in study.ask(7))
+    >>> study.tell_many((trial, 7250.0 if trial.number == 3 else 0.1 * trial.number) for trial in study.ask(7))
     7
     >>> [one.kind for one in doubts_since(study.state)]
     ['outlier']
@@ -124,8 +129,14 @@ def doubts_since(state: StudyState) -> tuple[Remark, ...]:
         return ()
     if n_runs * state.spec.space.n_factors > MOST_SINCE:
         return ()
+    values = state.spec.outcome_scale.additive(gathered_runs(state, with_open=True).values)
+    least = GROSS * max(state.spec.noise_sd or 0.0, OutcomeSteps().add(values).resolution or 0.0)
+
+    def is_gross(check: Check) -> bool:
+        return check.kind == NOISE or (check.kind == OUTLIER and abs(check.size or 0.0) > least)
+
     found = checks(state, with_open=True, below=BEYOND_QUESTION)
-    return tuple(result.remark for result in found if result.alarms)
+    return tuple(one.remark for one in found if one.alarms and is_gross(one.check))
 
 
 def checks(state: StudyState, with_open: bool = False, below: float | None = None) -> tuple[CheckResult, ...]:

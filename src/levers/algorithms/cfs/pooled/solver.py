@@ -70,8 +70,8 @@ from levers.errors import InvalidSettingError, OutcomeMismatchError, StateMismat
 
 _LATER_OPTIONS = ("max_runs", "block_size", "baseline", "hard_to_change")
 """Options that verdicts of earlier versions do not name."""
-_PART_OPTIONS = ("rules", "elsewhere", "unequal")
-"""Those that follow from the study that these runs are a part of."""
+_PART_OPTIONS = ("rules", "elsewhere", "unequal", "additive")
+"""Those that follow from the study that these runs are a part of, or from its being simulated."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Pooled(Algorithm):
     Levers that are `hard_to_change` are changed as seldom as a day's rows allow: runs of one level stand together.
     `rules` are those of the version that began the study. Where these runs are a part of a study, `elsewhere` are the
     stakes of its other part, and `unequal` is what standard errors are multiplied with where levels differ in spread.
+    In a simulated world known to be `additive` nothing guards against levers that work together and outcomes far out.
 
     >>> from levers import Problem, Space
     >>> pooled = Pooled(Problem(Space.sized([3, 3]), tolerance=0.5, failure_prob=0.1, noise_sd=1.0), batch_size=8)
@@ -111,6 +112,7 @@ class Pooled(Algorithm):
     rules: int = LATEST_RULES
     elsewhere: Elsewhere = ()
     unequal: float = 1.0
+    additive: bool = False
 
     def __post_init__(self) -> None:
         self.check_max_parents(self.max_parents)
@@ -246,6 +248,8 @@ class Pooled(Algorithm):
         so many runs or levels that fits with pairs would take long.
         """
         if self.aim != BEST or self.rules < TOGETHER_RULES or self.choices.is_tied or len(self.n_levels) < 2:
+            return False
+        if self.additive:
             return False
         few = (self.budget or 0) <= settings.INTERACTION_RUNS
         return few and sum(self.n_levels) <= settings.INTERACTION_LEVELS

@@ -81,7 +81,7 @@ NEARLY_ALL = 0.65  # if a block of that size has this share of what is to go, it
 SPARE_RUNS = 1.03  # then it has what is to go, and a little for columns that are not quite orthogonal
 EVEN_LENGTH = 60  # blocks are a multiple of all numbers of levels, where that is no more than this
 FINDING_RUNS = 25  # that a study takes over those that settle as many factors as may matter, if none does, about
-WORST_SHARE = 1.6  # times the runs so far and those to go that a study takes at most, about, while parents are not found
+WORST_SHARE = 1.6  # times the runs so far and those to go that it takes at most, about, while parents are not found
 BLOCK_CELLS = 20_000_000  # runs times factors of the longest block: 40 MB
 
 
