@@ -119,8 +119,8 @@ def doubts_since(state: StudyState) -> tuple[Remark, ...]:
 
     >>> from levers.studies.library import create_study
     >>> study = create_study("line", {"heat": ["low", "high"]}, tolerance=0.5, noise_sd=1.0, seed=1)
-    >>> study.tell_many((trial, 7250.0 if trial.number == 3 else 0.1 * trial.number) for trial in study.ask(7))
-    7
+    >>> study.tell_many((trial, 7250.0 if trial.number == 3 else 0.1 * trial.number) for trial in study.ask(6))
+    6
     >>> [one.kind for one in doubts_since(study.state)]
     ['outlier']
     """
