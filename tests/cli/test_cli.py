@@ -3,6 +3,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -96,6 +97,24 @@ def test_wrong_comparisons_are_refused(words: list[str], message: str) -> None:
     error = run(*SMALL, *words).exception
     assert isinstance(error, InvalidSettingError)
     assert message in str(error)
+
+
+BAKERY = str(Path(__file__).parents[2] / "examples" / "bakery.toml")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--noise-sd", "1"], "--noise-sd"),
+        (["--factors", "3"], "--factors"),
+        (["--worlds", "3"], "--worlds"),
+        (["--sweep", "parents=1,2"], "--sweep parents=1,2"),
+    ],
+)
+def test_options_of_random_worlds_are_refused_beside_a_world_from_a_file(words: list[str], option: str) -> None:
+    error = run("compare", "--world", BAKERY, "--algorithms", "cfs", *words).exception
+    assert isinstance(error, InvalidSettingError)
+    assert str(error).startswith(f"{option} has no effect with --world")
 
 
 @pytest.mark.parametrize(

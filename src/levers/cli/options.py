@@ -172,7 +172,7 @@ class Reached:
 
     def command(self, *words: object) -> str:
         """Another command about it, with the service's address if that was typed."""
-        url = ("--url", self._context.params["url"]) if _typed(self._context, "url") else ()
+        url = ("--url", self._context.params["url"]) if was_typed(self._context, "url") else ()
         return command(words[0], self.name, *words[1:], *url)
 
     def standing(self) -> str:
@@ -197,9 +197,9 @@ def doubt_lines(doubts: Sequence[Remark]) -> list[str]:
 def service(context: typer.Context) -> "Client | None":
     """The service that a command's options name, or None for a storage. What is typed counts more than a variable."""
     url = context.params["url"]
-    if url is None or (_typed(context, "storage") and not _typed(context, "url")):
+    if url is None or (was_typed(context, "storage") and not was_typed(context, "url")):
         return None
-    if _typed(context, "storage"):
+    if was_typed(context, "storage"):
         raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
     from levers.client import Client
 
@@ -212,7 +212,8 @@ def open_study(name: str, storage: str, by: str | None = None) -> Study:
     return load_study(name, storage, who=by)
 
 
-def _typed(context: typer.Context, option: str) -> bool:
+def was_typed(context: typer.Context, option: str) -> bool:
+    """Whether somebody typed this option of a command, by its name in Python."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from levers.algorithms.base import Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, described, make_algorithm
-from levers.cli.options import say_json, say_rows, with_settings
+from levers.cli.options import say_json, say_rows, was_typed, with_settings
 from levers.cli.output import Format, console, print_verdict
 from levers.cli.service import import_serving, serve_storage
 from levers.cli.studies import FactorOption, ForbidOption, MergeOption, SpaceOption, levers_besides, typed_levers
@@ -26,7 +26,15 @@ from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Space
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
-from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, curve, run_curves, run_tasks, summarise
+from levers.experiments.compare import (
+    DEFAULT_ALGORITHMS,
+    OF_RANDOM_WORLDS,
+    Comparison,
+    curve,
+    run_curves,
+    run_tasks,
+    summarise,
+)
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
 from levers.experiments.plan import GUESSES, Plan
 from levers.experiments.plan import plan as make_plan
@@ -289,6 +297,7 @@ def parse_sweep(text: str) -> tuple[str, list[tuple[str, Any]]]:
 
 
 def compare(
+    context: typer.Context,
     n_factors: Annotated[int, typer.Option("--factors", help="Number of factors (K).")] = 10,
     n_parents: Annotated[int, typer.Option("--parents", help="How many of them influence the outcome (P_Y).")] = 3,
     levels: Annotated[str, typer.Option(help="Levels per factor, a range like 3-6 or one number.")] = "3-6",
@@ -354,9 +363,10 @@ def compare(
     given["at"] = parse_numbers(at, "at")
     given["interactions"] = parse_numbers(interactions, "interactions")
     given["table_beta"] = parse_numbers(table_beta, "table-beta", float)
-    if world is not None:
-        given |= {"world_file": str(world), "n_worlds": 1}
     swept, values = (None, [("", None)]) if sweep is None else parse_sweep(sweep)
+    if world is not None:
+        _check_of_the_file(context, swept)
+        given |= {"world_file": str(world), "n_worlds": 1}
     plans = {typed: Comparison(**given | ({} if swept is None else {swept: value})) for typed, value in values}
     rows = []
     n_studies = sum(len(one.tasks()) * len(one.algorithms) * (len(one.at) or 1) for one in plans.values())
@@ -376,6 +386,16 @@ def compare(
     where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
     title = f"{where if world is None else world} x {n_repeats}"
     say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))
+
+
+def _check_of_the_file(context: typer.Context, swept: str | None) -> None:
+    """Refuse options that say how random worlds are made beside a world from a file."""
+    given = next((name for name in OF_RANDOM_WORLDS if was_typed(context, name)), None)
+    option = f"--sweep {context.params['sweep']}" if swept in OF_RANDOM_WORLDS else None
+    if given is not None:
+        option = next(one.opts[0] for one in context.command.params if one.name == given)
+    if option is not None:
+        raise InvalidSettingError(f"{option} has no effect with --world: the file says what its world is; leave it out")
 
 
 def _with_value(row: Any, option: str, typed: str) -> Any:

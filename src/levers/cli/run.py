@@ -22,6 +22,7 @@ from levers.cli.options import (
     UrlOption,
     missing_file,
     service,
+    was_typed,
     with_settings,
 )
 from levers.cli.output import Format
@@ -194,7 +195,7 @@ def _begin(context: typer.Context, name: str, given: Typed, wanted: Mapping[str,
 
 def _check_same(context: typer.Context, found: AnyStudy, given: Typed | None, wanted: Mapping[str, Any]) -> None:
     """Refuse settings that were typed and are others than those of the study."""
-    typed = {setting.name for setting in settings_of(CREATE) if _is_typed(context, setting.name)}
+    typed = {setting.name for setting in settings_of(CREATE) if was_typed(context, setting.name)}
     if given is not None:
         typed |= {"space", *_OF_LEVERS}
     if not typed:
@@ -218,11 +219,6 @@ def _spec_of(name: str, space: Any, asked: Mapping[str, Any], found: StudySpec) 
     given = {key: value for key, value in asked.items() if value is not None}
     made = create_study(name, space, **given).spec
     return made if "seed" in given else dataclasses.replace(made, seed=found.seed)
-
-
-def _is_typed(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _work(study: AnyStudy, measure: Command, limits: Limits, *, worker: str | None, patience: float, jobs: int) -> bool:
