@@ -117,6 +117,15 @@ def test_options_of_random_worlds_are_refused_beside_a_world_from_a_file(words: 
     assert str(error).startswith(f"{option} has no effect with --world")
 
 
+def test_a_lever_that_is_best_left_alone_is_named_below_the_table() -> None:
+    words = ["compare", "--world", BAKERY, "--repeats", "1", "--workers", "1", "--algorithms", "cfs"]
+    table, as_json = run(*words), run(*words, "--format", "json")
+    assert "levers.create_study(..., free=['steam'])" in table.stdout
+    assert "1 lever is best left alone (steam)" in as_json.stderr
+    assert [row["algorithm"] for row in json.loads(as_json.stdout)] == ["cfs"]
+    assert "left alone" not in run(*SMALL, "--algorithms", "cfs").output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -347,6 +347,10 @@ def compare(
 ) -> None:
     """Compare algorithms on the same random worlds of the paper, or on a world from a file.
 
+    The gap is how far the answer is from the best of the world, and a failure is a gap above the tolerance.
+    over_necessary is the runs over the fewest that any balanced design of a fixed size needs to keep the promise: an
+    algorithm that looks at outcomes on its way can take fewer, and is then below 1.
+
     \b
     Examples:
       levers compare --factors 10 --parents 3
@@ -386,6 +390,16 @@ def compare(
     where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
     title = f"{where if world is None else world} x {n_repeats}"
     say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))
+    if world is not None and (alone := best_assignment(next(iter(plans.values())).world(0)).free):
+        are = several(len(alone), "lever is", "levers are")
+        typer.echo(
+            f"In this world {are} best left alone ({', '.join(alone)}): something hidden acts on what nature does and "
+            "on the outcome.\n"
+            "The algorithms set every lever and promise nothing about leaving any alone, but gaps and failures are "
+            "against the best.\n"
+            f"A study that is told of it compares both: levers.create_study(..., free={list(alone)!r})",
+            err=output is not Format.table,
+        )
 
 
 def _check_of_the_file(context: typer.Context, swept: str | None) -> None:
