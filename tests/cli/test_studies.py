@@ -1,6 +1,8 @@
 """Studies on the command line, as a person uses them."""
 
+import csv
 import dataclasses
+import io
 import json
 import os
 import re
@@ -417,9 +419,11 @@ def test_negative_losses_are_explained(here: Path, settings: dict[str, Any], why
 
 def test_formats_for_programs(here: Path) -> None:
     create()
-    assert set(json.loads(ok("forecast oven --format json"))) == {"now", "likely", "worst_case"}
-    header = ok("status oven --format csv").splitlines()[0].split(",")
-    assert [name for name in header if name.startswith("to_go")] == ["to_go_now", "to_go_likely", "to_go_worst_case"]
+    assert json.loads(ok("forecast oven --format json"))["within"] is None
+    [row] = csv.DictReader(io.StringIO(ok("status oven --format csv")))
+    assert [name for name in row if name.startswith("to_go")] == ["to_go_now", "to_go_likely", "to_go_worst_case"]
+    [listed] = json.loads(ok("studies --format json"))
+    assert row["updated_at"] == json.loads(ok("status oven --format json"))["updated_at"] == listed["updated"]
     ok("ask oven -n 100")
     result = levers_("ask oven --format json")
     assert json.loads(result.stdout) == []

@@ -50,13 +50,15 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     """
     study = at.study
     found, best = study.status(), study.best()
-    if output is Format.json:
+    if output is not Format.table:
+        times = {"created_at": when(found.created_at), "updated_at": when(found.updated_at)}
+        row: dict[str, Any] = {**dataclasses.asdict(found), **times}
+        if output is Format.csv:
+            say_rows([row], output, "")
+            return
         own = None if best is None else {"params": dict(best.params), "free": list(best.params.free)}
         leading = None if best is None or own is None else {**dataclasses.asdict(best), **own}
-        say_json({**dataclasses.asdict(found), "best": leading})
-        return
-    if output is Format.csv:
-        say_rows([found], output, "")
+        say_json({**row, "best": leading})
         return
     stage = "" if found.stage == BLOCK else f"{found.stage}, "
     scale = study.outcome_scale
@@ -119,17 +121,20 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
     Example:
       levers forecast oven
     """
-    found = at.study.forecast()
+    found, best, failure_prob = at.study.forecast(), at.study.best(), at.study.spec.failure_prob
     if output is Format.table:
         typer.echo(str(found))
-        if (best := at.study.best()) is not None:
+        if best is not None:
             status = at.study.status()
             ended, in_doubt = status.state != "running", bool(status.doubts)
-            typer.echo(_promise(best, at.study.spec.failure_prob, ended, in_doubt))
-    elif output is Format.json:
-        say_json(found)
+            typer.echo(_promise(best, failure_prob, ended, in_doubt))
+        return
+    now = {name: getattr(best, name, None) for name in ("within", "within_without_claims", "compared_with")}
+    row = {**dataclasses.asdict(found), **now, "failure_prob": failure_prob, "in_doubt": bool(best and best.in_doubt)}
+    if output is Format.json:
+        say_json(row)
     else:
-        say_rows([found], output, "")
+        say_rows([row], output, "")
 
 
 @on_study()
