@@ -126,6 +126,6 @@ def test_a_plan_of_levers_with_forbidden_combinations() -> None:
     assert json.loads(said(f"plan --space oven.toml {common}")) == tied
     merged = json.loads(said(f"plan {levels} --merge a,b {common}"))
     assert merged["one_shot_runs"] > tied["one_shot_runs"]
-    assert "give the factors once: --levels 4x10" in str(refusal("plan --tolerance .5"))
+    assert "give the levers once: --levels 4x10" in str(refusal("plan --tolerance .5"))
     assert "give the levers once" in str(refusal("plan --levels 3,3 --forbid a=1 --tolerance .5"))
     assert "there is no factor 'e'" in str(refusal(f"plan {levels} --forbid e=1,b=2 --tolerance .5"))

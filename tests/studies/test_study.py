@@ -175,7 +175,7 @@ class TestTrials:
     def test_nan_is_a_failure_with_a_warning(self, url: str | None) -> None:
         study = new(url)
         trials = study.ask(3)
-        with pytest.warns(NoOutcomeWarning, match="1 outcomes were NaN"):
+        with pytest.warns(NoOutcomeWarning, match="1 outcome was NaN"):
             study.tell_many(zip(trials, [1.0, math.nan, 2.0], strict=True))
         assert [study.trial(t.number).state.name for t in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
         assert study.ask()[0].params == trials[1].params

@@ -182,7 +182,7 @@ def test_errors_are_those_of_a_local_study(client: levers.Client) -> None:
 def test_an_outcome_that_is_none_warns_and_fails(client: levers.Client) -> None:
     there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5)
     trial = there.ask()[0]
-    with pytest.warns(NoOutcomeWarning, match="1 outcomes were NaN"):
+    with pytest.warns(NoOutcomeWarning, match="1 outcome was NaN"):
         there.tell(trial, float("nan"))
     assert there.trial(trial.number).state is levers.TrialState.FAIL
     there.fail(there.ask()[0], "sample lost")
@@ -428,8 +428,8 @@ def test_the_command_line_works_on_a_service(serve: Serve, database: str, tmp_pa
         assert "1.5 -> 2" in run("correct", "line 3", "--sheet", sheet, "--reason", "typo", *there).stdout
         past = tmp_path / "past.csv"
         past.write_text("heat,speed,on,outcome\nlow,1,true,3\n")
-        assert "1 past runs are in" in run("import", "line 3", past, *there).stdout
-        assert "imported runs" in run("status", "line 3", *there).stdout
+        assert "1 past run is in; it counts" in run("import", "line 3", past, *there).stdout
+        assert "1 imported run" in run("status", "line 3", *there).stdout
         assert isinstance(run("verdict", "line 3", *there).exception, NotFinishedError)
         study = levers.load_study("line 3", database)
         study.tell_many([(trial, outcome(trial.params)) for trial in study.running()])

@@ -20,6 +20,7 @@ from levers.algorithms.base import Remark
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
 from levers.core.validation import visible
 from levers.errors import InvalidSettingError, StudyError
+from levers.studies.analysis.describe import several
 from levers.studies.library import DEFAULT_STORAGE, VARIABLE, load_study
 from levers.studies.settings import settings_of
 from levers.studies.sheets.cells import typed_number
@@ -179,9 +180,9 @@ class Reached:
         """Where the study stands after a change, and what to do next, in a line for each."""
         found = self.study.status()
         if found.state == "running":
-            return f"{found.n_complete} outcomes so far; {found.to_go}"
+            return f"{several(found.n_complete, 'outcome', 'outcomes')} so far; {found.to_go}"
         if found.state == "confirming":
-            to_go = f"{found.to_go.now} fresh runs to go: {self.command('ask')}"
+            to_go = f"{several(found.to_go.now, 'fresh run', 'fresh runs')} to go: {self.command('ask')}"
             return "\n".join([*doubt_lines(found.doubts), f"confirming the verdict, {to_go}"])
         if found.state == "finished":
             how = "finished in doubt" if found.doubts else "finished"

@@ -121,7 +121,7 @@ def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow]
     table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
     losing += " (ordinary 95 % interval)" if any(row.span for row in every) else ""
-    styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
+    styles = {"lever": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
     found = set(verdict.parents or ())

@@ -298,9 +298,9 @@ def parse_sweep(text: str) -> tuple[str, list[tuple[str, Any]]]:
 
 def compare(
     context: typer.Context,
-    n_factors: Annotated[int, typer.Option("--factors", help="Number of factors (K).")] = 10,
+    n_factors: Annotated[int, typer.Option("--factors", help="Number of levers (K).")] = 10,
     n_parents: Annotated[int, typer.Option("--parents", help="How many of them influence the outcome (P_Y).")] = 3,
-    levels: Annotated[str, typer.Option(help="Levels per factor, a range like 3-6 or one number.")] = "3-6",
+    levels: Annotated[str, typer.Option(help="Levels per lever, a range like 3-6 or one number.")] = "3-6",
     tolerance: Annotated[float, typer.Option(help="How far from the best is good enough (eps).")] = 0.5,
     failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that (delta).")] = 0.1,
     noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
@@ -322,7 +322,7 @@ def compare(
         bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
     ] = False,
     told_parents: Annotated[
-        int | None, typer.Option(help="Tell the algorithms that so many factors matter at most, true or not.")
+        int | None, typer.Option(help="Tell the algorithms that so many levers matter at most, true or not.")
     ] = None,
     known_min_effect: Annotated[
         bool, typer.Option("--known-min-effect", help="Tell the algorithms the least range of a parent's effects.")
@@ -335,10 +335,10 @@ def compare(
     ] = "",
     magnitude: Annotated[float, typer.Option(help="The coefficient of each of these products.")] = 0.0,
     min_effect: Annotated[float, typer.Option(help="Least range of every parent's effects.")] = 0.0,
-    max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a factor; -1 for none.")] = 6,
-    child_prob: Annotated[float, typer.Option(help="How often a factor after the outcome is an effect of it.")] = 0.5,
+    max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a lever; -1 for none.")] = 6,
+    child_prob: Annotated[float, typer.Option(help="How often a lever after the outcome is an effect of it.")] = 0.5,
     table_beta: Annotated[str, typer.Option(help="Parameters of the Beta law of conditional probabilities.")] = "2,5",
-    root_dirichlet: Annotated[float, typer.Option(help="Parameter of the Dirichlet law of factors that read none.")] = (
+    root_dirichlet: Annotated[float, typer.Option(help="Parameter of the Dirichlet law of levers that read none.")] = (
         0.5
     ),
     workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
@@ -383,11 +383,11 @@ def compare(
             found: Sequence[Any] = curve(one, records) if one.at else summarise(one.algorithms, records)
             rows += [row if sweep is None else _with_value(row, sweep.partition("=")[0], typed) for row in found]
     counts = {
-        "n_factors": (n_factors, "factors"),
-        "n_parents": (n_parents, "parents"),
-        "n_worlds": (n_worlds, "worlds"),
+        "n_factors": several(n_factors, "lever", "levers"),
+        "n_parents": f"{n_parents:,} that {'matters' if n_parents == 1 else 'matter'}",
+        "n_worlds": several(n_worlds, "world", "worlds"),
     }
-    where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
+    where = ", ".join(what for name, what in counts.items() if name != swept)
     title = f"{where if world is None else world} x {n_repeats}"
     say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))
     if world is not None and (alone := best_assignment(next(iter(plans.values())).world(0)).free):

@@ -65,11 +65,14 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     on = ", on a log scale" if scale.is_log else ""
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}{on}")
     out = several(found.n_running, "run", "runs")
-    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
+    told = several(found.n_complete, "outcome", "outcomes")
+    typer.echo(f"  {told}, {out} out, {found.n_waiting:,} waiting in this round")
     if found.n_failed or found.n_stale:
-        typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
+        failed, stale = (several(n, "run", "runs") for n in (found.n_failed, found.n_stale))
+        lost = [*([f"{failed} failed"] if found.n_failed else []), *([f"{stale} stale"] if found.n_stale else [])]
+        typer.echo(f"  {', '.join(lost)}; asked for again")
     if found.n_past:
-        typer.echo(f"  {found.n_past} imported runs")
+        typer.echo(f"  {several(found.n_past, 'imported run', 'imported runs')}")
     if found.n_excluded:
         typer.echo(f"  {several(found.n_excluded, 'outcome does', 'outcomes do')} not count")
     for line in doubt_lines(found.doubts):
@@ -102,7 +105,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
 def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
-    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its factor's F test.
+    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its lever's F test.
 
     \b
     Example:
@@ -332,7 +335,7 @@ def trials(
 
 
 def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
-    """A table of the first trials, with as many factors as the screen is wide enough for."""
+    """A table of the first trials, with as many levers as the screen is wide enough for."""
     out, first = console(), frame.head(MOST_ROWS)
     columns = {name: [level_text(value) for value in first[name]] for name in ("trial", "block", "state")}
     outcome = ["-" if value is None else f"{value:.6g}" for value in first["outcome"]]
@@ -342,11 +345,11 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
         if table_width({**columns, **tried, "outcome": outcome}) > out.width:
             break
         shown = tried
-    title = f"{frame.height} trials"
+    title = several(frame.height, "trial", "trials")
     if frame.height > MOST_ROWS:
         title += f", the first {MOST_ROWS} shown"
     if len(shown) < len(factors):
-        title += f", {len(factors) - len(shown)} of {len(factors)} factors left out"
+        title += f", {len(factors) - len(shown)} of {len(factors)} levers left out"
     complete = frame.height <= MOST_ROWS and len(shown) == len(factors)
     typer.echo(title if complete else f"{title}; --format csv has all")
     out.print(as_table({**columns, **shown, "outcome": outcome}, {"state", *shown}))

@@ -54,7 +54,7 @@ from levers.studies.workers.worker import PATIENCE, Worker
 INTERRUPTED, NOT_FINISHED = 130, 3
 MOST_FAILURES = 5
 _OF_LEVERS = ("forbidden", "merged", "hard_to_change")
-"""Settings that are given with the factors."""
+"""Settings that are given with the levers."""
 _SAY_EVERY = 10.0
 """Seconds between lines of progress where there is no terminal."""
 
@@ -64,7 +64,7 @@ def run(
     context: typer.Context,
     name: Name,
     words: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="A command with {lever} in its arguments.")],
-    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")] = None,
+    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the levers.")] = None,
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: opt=1,2,3.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: opt=3,debug=on.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: opt,unroll.")] = None,
@@ -121,7 +121,7 @@ def run(
     if besides.get("free"):
         raise InvalidSettingError("a command sets every lever, and none can be left alone", field="free")
     if given is None and (forbid or merge or hard_to_change):
-        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the factors: --space FILE, or --factor")
+        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the levers: --space FILE, or --factor")
     found = _find(context, name, storage)
     if found is None and given is None:
         raise InvalidSpaceError(f"there is no study {name!r} yet; give its levers: --space FILE, or --factor for each")

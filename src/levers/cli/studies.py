@@ -38,7 +38,7 @@ from levers.studies.space_text import (
 )
 
 _HELP = {setting.name: setting.help for setting in SETTINGS}
-SpaceOption = Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")]
+SpaceOption = Annotated[Path | None, typer.Option(help="A .toml or .json file with the levers.")]
 FactorOption = Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")]
 ForbidOption = Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")]
 MergeOption = Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")]
@@ -48,7 +48,7 @@ HardOption = Annotated[list[str] | None, typer.Option(help=_HELP["hard_to_change
 def typed_levers(space: Path | None, factor: list[str] | None, besides: str = "") -> Typed:
     """The levers that a command is given: in a file, or one by one; `besides` says in what other way it takes them."""
     if (space is None) == (not factor):
-        raise InvalidSpaceError(f"give the factors once: {besides}--space FILE, or --factor NAME=LEVEL,LEVEL for each")
+        raise InvalidSpaceError(f"give the levers once: {besides}--space FILE, or --factor NAME=LEVEL,LEVEL for each")
     return read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
 
 
@@ -98,8 +98,9 @@ def create(
         settings["baseline"] = parse_setting(levers, settings["baseline"])
     settings |= levers_besides(given, forbid, merge, hard_to_change, free)
     study = create_study(name, levers, storage=storage, **settings)
+    counted = several(levers.n_factors, "lever", "levers")
     typer.echo(
-        f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
+        f"created {name!r} in {study.storage.url}: {counted}, seed {study.spec.seed}\n"
         f"{study.forecast()}\n"
         f"next: {command('ask', name, '-n', study.spec.block_size or 8, '--sheet', 'runs.csv')}"
     )
@@ -165,7 +166,8 @@ def copy(
     """
     check_exists(name, storage)
     made = copy_study(name, new_name, storage, to)
-    typer.echo(f"copied {name!r} to {new_name!r} in {made.storage.url}: {made.status().n_complete} outcomes")
+    told = several(made.status().n_complete, "outcome", "outcomes")
+    typer.echo(f"copied {name!r} to {new_name!r} in {made.storage.url}: {told}")
 
 
 def merge(
@@ -205,8 +207,8 @@ def delete(
     Example:
       levers delete oven --yes
     """
-    n = open_study(name, storage).status().n_complete
-    if not yes and not typer.confirm(f"delete {name!r} with {n} outcomes, for good?"):
+    told = several(open_study(name, storage).status().n_complete, "outcome", "outcomes")
+    if not yes and not typer.confirm(f"delete {name!r} with {told}, for good?"):
         raise typer.Exit(1)
     delete_study(name, storage)
     typer.echo(f"deleted {name!r}")

@@ -140,7 +140,13 @@ def callers_level() -> int:
 
 def no_outcomes(n: int) -> str:
     """What a `NoOutcomeWarning` says."""
-    return f"{n} outcomes were NaN; these runs count as failed and are asked for again"
+    from levers.studies.analysis.describe import several
+
+    return several(
+        n,
+        "outcome was NaN; this run counts as failed and is asked for again",
+        "outcomes were NaN; these runs count as failed and are asked for again",
+    )
 
 
 class Study(AnyStudy):
