@@ -118,7 +118,7 @@ def test_pandas_is_had_wherever_polars_is_returned(kind: type) -> None:
 def test_without_pandas_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     study = new()
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InvalidSettingError, match=r"pip install 'levers\[pandas\]'"):
+    with pytest.raises(InvalidSettingError, match=r"pip install '\.\[pandas\]'"):
         study.trials_dataframe(pandas=True)
 
 
