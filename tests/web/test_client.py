@@ -38,7 +38,7 @@ from levers.errors import (
     TokenError,
     TrialError,
 )
-from levers.studies.library import open_storage
+from levers.studies.library import list_studies, open_storage
 from levers.studies.log import freeze
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import NoOutcomeWarning
@@ -403,6 +403,26 @@ def test_levers_does_not_import_httpx_until_it_is_needed() -> None:
 
 def run(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=True)
+
+
+def test_studies_are_begun_copied_merged_and_deleted_on_a_service(serve: Serve, database: str, tmp_path: Path) -> None:
+    token = create_token(open_storage(database), "admin", note="lab")
+    levels = ("--factor", "heat=low,high", "--factor", "speed=1,2")
+    with serve(database, needs_token=True) as url:
+        there = ("--url", url, "--token", token)
+        made = run("create", "oven", *levels, "--tolerance", ".5", "--seed", 3, *there)
+        assert f"created 'oven' in {url}: 2 levers, seed 3" in made.stdout
+        assert f"next: levers ask oven -n 8 --sheet runs.csv --url {url}" in made.stdout
+        assert f"copied 'oven' to 'kiln' in {url}: 0 outcomes" in run("copy", "oven", "kiln", *there).stdout
+        to = run("copy", "oven", "kiln", "--to", f"sqlite:///{tmp_path}/other.db", *there)
+        assert isinstance(to.exception, InvalidSettingError)
+        merged = run("merge", "oven", "one", "heat,speed", *there)
+        assert "heat + speed as one lever of 4 levels, with 0 runs of 'oven' as evidence" in merged.stdout
+        assert sorted(list_studies(database)) == ["kiln", "one", "oven"]
+        assert "deleted 'kiln'" in run("delete", "kiln", "--yes", *there).stdout
+        assert sorted(list_studies(database)) == ["one", "oven"]
+        assert run("delete", "oven", "--yes", "--url", url).exit_code == 1
+        assert token not in made.output + merged.output
 
 
 def test_the_command_line_works_on_a_service(serve: Serve, database: str, tmp_path: Path) -> None:

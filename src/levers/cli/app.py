@@ -128,8 +128,8 @@ def options_for(command: Any, field: str | None) -> str:
     ('--block-size or --per-day', '')
     """
     wanted = OPTIONS.get(field or "", field)
-    spelt = next((one.opts for one in command.params if one.name == wanted and one.opts[0].startswith("-")), [])
-    return "" if list(spelt) == [f"--{field}"] else " or ".join(spelt)
+    options = next((one.opts for one in command.params if one.name == wanted and one.opts[0].startswith("-")), [])
+    return "" if options == [f"--{field}"] else " or ".join(options)
 
 
 class LazyGroup(TyperGroup):

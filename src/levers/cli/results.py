@@ -232,7 +232,7 @@ def _merging(at: Reached, found: Verdict) -> list[str]:
     spec = at.study.spec
     about = [doubt.levers for doubt in found.doubts if doubt.kind == "additivity" and doubt.levers]
     about += [()] if not about and any(doubt.kind == NONADDITIVITY for doubt in found.doubts) else []
-    if not spec.solver.absorbs_runs or at.is_remote:  # the command makes a study of one that is in the same storage
+    if not spec.solver.absorbs_runs:
         return []
     n_levels = {factor.name: factor.n_levels for factor in (*spec.space.factors, *spec.inner.factors)}
     about = [names for names in about if len(names) != 2 or n_levels[names[0]] * n_levels[names[1]] <= MAX_MERGED]

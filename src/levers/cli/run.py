@@ -22,6 +22,7 @@ from levers.cli.options import (
     UrlOption,
     missing_file,
     service,
+    studies_in,
     was_typed,
     with_settings,
 )
@@ -176,13 +177,8 @@ def _find(context: typer.Context, name: str, storage: str) -> AnyStudy | None:
 
 def _begin(context: typer.Context, name: str, given: Typed, wanted: Mapping[str, Any], storage: str) -> AnyStudy:
     """A new study; or one that another machine of the fleet has begun meanwhile."""
-    client = service(context)
     try:
-        study: AnyStudy
-        if client is not None:
-            study = client.create_study(name, given.space, **wanted)
-        else:
-            study = create_study(name, given.space, storage=storage, **wanted)
+        study: AnyStudy = studies_in(context).create_study(name, given.space, **wanted)
     except StudyExistsError:
         found = _find(context, name, storage)
         if found is None:
