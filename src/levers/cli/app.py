@@ -128,7 +128,9 @@ def options_for(command: Any, field: str | None) -> str:
     ('--block-size or --per-day', '')
     """
     wanted = OPTIONS.get(field or "", field)
-    options = next((one.opts for one in command.params if one.name == wanted and one.opts[0].startswith("-")), [])
+    options: list[str] = next(
+        (one.opts for one in command.params if one.name == wanted and one.opts[0].startswith("-")), []
+    )
     return "" if options == [f"--{field}"] else " or ".join(options)
 
 

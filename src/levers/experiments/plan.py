@@ -26,7 +26,7 @@ from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_question, check_scale
 from levers.errors import InvalidSettingError
 from levers.experiments.typical_loss import MOST_WORK, TypicalLoss, typical_losses
-from levers.studies.settings import GOALS
+from levers.studies.settings import GOALS, PROOFS
 from levers.studies.space_text import tolerance_amount
 
 NOISE_SD = 1.0
@@ -144,7 +144,8 @@ def plan(
     block_size: int | None = None,
     effect_sd: float | None = None,
     baseline_outcome: float | None = None,
-    certificate: str = CERTIFICATES[0],
+    certificate: str | None = None,
+    noise: str | None = None,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
     goal: str = GOALS[0],
@@ -155,7 +156,8 @@ def plan(
     The space may also be given as a list of level counts. Without `noise_sd` the study has to learn the noise, and the
     plan is for one that turns out as `expected_noise`: by default as large as the tolerance, or 1 with a budget, so
     that all is in units of the noise. What a budget achieves is simulated on worlds in which `max_parents` factors
-    matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. With a
+    matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. `certificate`
+    and `noise` are those of `create_study`: a complete proof, and noise of any shape, take more runs. With a
     `block_size`, how many runs are made in a day, the plan counts `days` too. `forbidden` and `merged` are those of
     `create_study`: combinations that cannot be run, and levers studied as one. With `scale="log"` tolerances, losses
     and `min_effect` are shares of the outcome, which depend a little on the `goal`; noise and `effect_sd` are those of
@@ -169,7 +171,8 @@ def plan(
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     within = tolerance_amount(tolerance, baseline_outcome, scale)
-    given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
+    bound = _bound(noise or NOISES[0], certificate or PROOFS[0])
+    given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, bound)
     question = _Question(whole, *given, block_size, goal, scale)
     groups = merged_groups(whole, merged)
     together = Merging.of(whole, forbidden_combinations(whole, forbidden), groups)
@@ -177,6 +180,17 @@ def plan(
         return question.on_scale()
     more = {one.name: getattr(question, one.name) for one in fields(question) if one.name != "space"}
     return merged_plan(together.inner.n_levels, whole.n_levels, together.parts(groups), **more)
+
+
+def _bound(noise: str, certificate: str) -> str:
+    """Which certificate a study of such noise uses: for noise of any shape there is one, and it is proven.
+
+    >>> _bound("gaussian", "proven"), _bound("subgaussian", "slippage")
+    ('proven', 'subgaussian')
+    """
+    check_choice("noise", noise, NOISES)
+    check_choice("certificate", certificate, PROOFS)
+    return CERTIFICATES[2] if noise == NOISES[1] else certificate
 
 
 def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), **given: Any) -> Plan:
@@ -307,7 +321,6 @@ class _Question:
             check_count("max_parents", self.max_parents, 1, self.space.n_factors)
         if self.block_size is not None:
             check_count("block_size", self.block_size)
-        check_choice("certificate", self.certificate, CERTIFICATES)
         check_cost(self.n_levels, plan_cost(self.n_levels, proven=self.certificate == CERTIFICATES[1]))
 
     @property
