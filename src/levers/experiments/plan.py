@@ -18,7 +18,7 @@ from levers.core.certificates.certificate import CERTIFICATES, certified_levels,
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
 from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
-from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.merging import Merging, check_max_parents, forbidden_combinations, merged_groups
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
@@ -204,6 +204,8 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
     >>> merged_plan([15, 3], [4, 4, 3], tolerance=0.5).worst_case_runs >= plan([4, 4, 3], tolerance=0.5).worst_case_runs
     True
     """
+    if given.get("max_parents") is not None:
+        check_max_parents(given["max_parents"], len(apart), len(merged))
     choices, small = Choices(tuple(merged), parts).determined, sum(apart) - len(apart) <= _MOST_PARAMETERS
     only_forbidden = len(choices.sizes) == len(apart) and choices.sizes_allowed
     if small and only_forbidden and given.get("max_parents") is None:
@@ -215,6 +217,7 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
     counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
     larger: dict[str, Any] = {name: max(getattr(one, name), getattr(other, name)) for name in counts}
     pairs = zip(one.trade_off, other.trade_off, strict=True)
+    larger["n_factors"] = len(apart)  # as people count them
     larger["trade_off"] = tuple(TradeOff(a.tolerance, max(a.runs, b.runs)) for a, b in pairs)
     if given.get("budget") is not None:
         larger["budgets"] = budgets = tuple(map(_larger_budget, one.budgets, other.budgets))
