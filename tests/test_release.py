@@ -29,6 +29,15 @@ def test_the_citation_is_of_this_version() -> None:
     assert said["license"] == project["license"]
 
 
+def test_what_is_missing_is_installed_as_the_readme_says_and_by_extras_that_exist() -> None:
+    sources = {path: path.read_text() for path in (ROOT / "src" / "levers").rglob("*.py")}
+    assert [path for path, text in sources.items() if "pip install" in text] == [ROOT / "src" / "levers" / "errors.py"]
+    assert "`pip install '.[all]'`" in (ROOT / "README.md").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra for text in sources.values() for extra in re.findall(r"to_install\('(\w+)'\)", text)}
+    assert {"excel", "postgresql", "dashboard"} <= named <= extras.keys()
+
+
 def test_a_wheel_with_too_little_or_too_much_is_noticed(release: ModuleType) -> None:
     package = ["py.typed", "charts/charts.css", "web/templates/base.html", "studies/storage/migrations/env.py"]
     wheel = [f"levers/{name}" for name in package] + ["levers-0.1.0.dist-info/METADATA"]

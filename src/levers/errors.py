@@ -212,6 +212,17 @@ class BusyWorkerError(LeversError):
     field = "worker"
 
 
+def to_install(extra: str) -> str:
+    """What installs the libraries of an extra, for an error that says which is missing.
+
+    The package is on no index, so this is done in a checkout, as the README says.
+
+    >>> to_install("excel")
+    "pip install '.[excel]' in a checkout of levers"
+    """
+    return f"pip install '.[{extra}]' in a checkout of levers"
+
+
 @contextmanager
 def about(field: str) -> Iterator[None]:
     """Errors inside are about this setting, whoever raises them.

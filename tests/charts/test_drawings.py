@@ -277,7 +277,7 @@ def test_forecast_of_other_algorithms_has_bars_of_runs() -> None:
         f"in this round: {to_go.now:,}",
         f"then in the worst case: {to_go.worst_case - to_go.now:,}",
     ]
-    ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this round."
+    ahead = f"{to_go.worst_case:,} runs to go in the worst case, {to_go.now} of them in this round."
     assert drawn(study)["forecast"].facts.caption.endswith(ahead)
 
 

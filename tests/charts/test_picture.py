@@ -275,5 +275,5 @@ def test_what_cannot_be_drawn_is_refused(kind: str, path: str, message: str, tmp
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "levers.charts.picture")
-    with pytest.raises(InvalidSettingError, match=r"levers\[figures\]"):
+    with pytest.raises(InvalidSettingError, match=r"'\.\[figures\]'"):
         importlib.import_module("levers.charts.picture")

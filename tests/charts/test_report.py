@@ -75,7 +75,7 @@ def test_a_report_has_everything(finished: Study) -> None:
         "no drift",
         "in place today",
         f"{verdict.n_runs:,}",
-        "created: 3 factors",
+        "created: 3 levers",
         finished.state.head,
     ):
         assert part.lower() in page.lower(), part

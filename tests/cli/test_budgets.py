@@ -126,6 +126,13 @@ def test_a_plan_of_levers_with_forbidden_combinations() -> None:
     assert json.loads(said(f"plan --space oven.toml {common}")) == tied
     merged = json.loads(said(f"plan {levels} --merge a,b {common}"))
     assert merged["one_shot_runs"] > tied["one_shot_runs"]
-    assert "give the factors once: --levels 4x10" in str(refusal("plan --tolerance .5"))
+    assert (tied["n_factors"], merged["n_factors"]) == (4, 4)
+    assert json.loads(said(f"plan {levels} --forbid a=4,b=3 --max-parents 2 {common}"))["n_factors"] == 4
+    chain = f"{levels} --forbid a=4,b=3 --forbid b=1,c=x --forbid c=y,d=z --max-parents 2 --tolerance .5"
+    for command in ("plan", "create line"):
+        error = refusal(f"{command} {chain}")
+        assert "these 4 levers count as 1; leave max_parents out" in str(error)
+        assert error.field == "max_parents"
+    assert "give the levers once: --levels 4x10" in str(refusal("plan --tolerance .5"))
     assert "give the levers once" in str(refusal("plan --levels 3,3 --forbid a=1 --tolerance .5"))
     assert "there is no factor 'e'" in str(refusal(f"plan {levels} --forbid e=1,b=2 --tolerance .5"))

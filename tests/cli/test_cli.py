@@ -3,6 +3,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -98,13 +99,44 @@ def test_wrong_comparisons_are_refused(words: list[str], message: str) -> None:
     assert message in str(error)
 
 
+BAKERY = str(Path(__file__).parents[2] / "examples" / "bakery.toml")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--noise-sd", "1"], "--noise-sd"),
+        (["--factors", "3"], "--factors"),
+        (["--worlds", "3"], "--worlds"),
+        (["--sweep", "parents=1,2"], "--sweep parents=1,2"),
+    ],
+)
+def test_options_of_random_worlds_are_refused_beside_a_world_from_a_file(words: list[str], option: str) -> None:
+    error = run("compare", "--world", BAKERY, "--algorithms", "cfs", *words).exception
+    assert isinstance(error, InvalidSettingError)
+    assert str(error).startswith(f"{option} has no effect with --world")
+
+
+def test_a_lever_that_is_best_left_alone_is_named_below_the_table() -> None:
+    words = ["compare", "--world", BAKERY, "--repeats", "1", "--workers", "1", "--algorithms", "cfs"]
+    table, as_json = run(*words), run(*words, "--format", "json")
+    assert "levers.create_study(..., free=['steam'])" in table.stdout
+    assert "1 lever is best left alone (steam)" in as_json.stderr
+    assert [row["algorithm"] for row in json.loads(as_json.stdout)] == ["cfs"]
+    assert "left alone" not in run(*SMALL, "--algorithms", "cfs").output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["compare", "--tolerance", "0"], "tolerance must be a finite number above 0"),
         (["compare", "--levels", "many"], "levels must look like 3-6"),
         (["compare", "--algorithms", "modl,magic"], "there is no algorithm 'magic'"),
-        (["compare", "--parents", "99"], "n_parents must be a whole number from 1 to 10"),
+        (["compare", "--parents", "99"], "n_parents must be a whole number from 1 to 10, not 99 (--parents)"),
+        (["plan", "--levels", "4x3", "--budget", "9", "--per-day", "0"], "not 0 (--block-size or --per-day)"),
+        (["plan", "--levels", "4x3", "--tolerance", "5%"], "give the baseline's outcome too"),
+        (["plan", "--factor", "a=1,2", "--forbid", "b=1,c=2", "--tolerance", "1"], "there is no factor 'b'"),
+        (["plan", "--factor", "a=1,2", "--forbid", "b=1,c=2", "--tolerance", "1"], "(--forbid)"),
         (["compare", "--algorithms", "successive-elimination"], "use modl"),
         (["plan", "--levels", "4x", "--tolerance", "1"], "levels must look like"),
         (["plan", "--levels", "4x3"], "either a tolerance or a budget"),

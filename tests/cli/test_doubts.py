@@ -1,5 +1,7 @@
 """Doubts and the end of a study on the command line."""
 
+import csv
+import io
 import json
 import re
 import shlex
@@ -69,6 +71,11 @@ def test_a_typo_from_the_first_word_to_the_verdict(here: Path) -> None:
     assert "in doubt" in run("studies").output
     assert json.loads(run("studies --format json").output)[0]["state"] == "in doubt"
     assert "in doubt (otherwise" in run("forecast oven").output
+    forecast, leading = (json.loads(run(f"{one} oven --format json").output) for one in ("forecast", "status"))
+    assert forecast["in_doubt"]
+    assert forecast["within"] == leading["within"]
+    [row] = csv.DictReader(io.StringIO(run("status oven --format csv").output))
+    assert row["doubts"] == "; ".join(one["text"] for one in leading["doubts"])
     verdict = run("verdict oven", code=4)
     assert verdict.output.startswith("IN DOUBT")
     assert "proven" not in verdict.output

@@ -89,8 +89,8 @@ def test_other_settings_and_wrong_words_are_refused_before_anything_runs(bench: 
         (["--factor", "opt=1,2", "--factor", "unroll=a,b", "--factor", "debug=on,off"], "other settings: space"),
         (["--seed", "2"], "seed was 1 and is 2 here"),
         (["--metric", "x", "--time", "wall"], "one place"),
-        (["--forbid", "opt=3,debug=on"], "go with the factors"),
-        (["--hard-to-change", "opt"], "go with the factors"),
+        (["--forbid", "opt=3,debug=on"], "go with the levers"),
+        (["--hard-to-change", "opt"], "go with the levers"),
     ):
         found = run("run", "flags", *words, *bench)
         assert message in str(found.exception), found.output

@@ -1,6 +1,8 @@
 """Studies on the command line, as a person uses them."""
 
+import csv
 import dataclasses
+import io
 import json
 import os
 import re
@@ -117,7 +119,7 @@ def test_single_outcomes_failures_and_corrections(here: Path) -> None:
     ok("fail oven 1 --reason 'sample lost'")
     assert "-1.5 -> 2.5" in ok("correct oven 0 2.5 --reason typo --by ann")
     shown = ok("status oven")
-    assert "1 outcomes, 2 runs out" in shown
+    assert "1 outcome, 2 runs out" in shown
     assert "by ann: trial 0 -1.5 -> 2.5 (typo)" in shown
     assert json.loads(ok("ask oven -n 1 --format json"))[0]["state"] == "RUNNING"
     assert len(ok("ask oven --again").strip().splitlines()) == 4
@@ -149,7 +151,7 @@ def test_xlsx_sheets(here: Path) -> None:
     for row in (2, 3):
         sheet.cell(row=row, column=column).value = 1.5
     book.save("runs.xlsx")
-    assert "2 new outcomes, 0 known before, 1 rows not run yet" in ok("tell oven --sheet runs.xlsx")
+    assert "2 new outcomes, 0 known before, 1 row not run yet" in ok("tell oven --sheet runs.xlsx")
     ok("export oven -o all.xlsx")
     ok("export oven -o all.parquet")
 
@@ -210,7 +212,7 @@ def test_pictures(here: Path, kind: str) -> None:
 
 def test_wrong_input_says_what_to_do(here: Path) -> None:
     refused("status oven", "levers.db does not exist here")
-    refused("create oven --tolerance .5", "give the factors once")
+    refused("create oven --tolerance .5", "give the levers once")
     refused("create oven --space none.toml --tolerance .5", "cannot read")
     Path("bad.toml").write_text("[factors\n")
     refused("create oven --space bad.toml --tolerance .5", "is not TOML")
@@ -325,7 +327,7 @@ def test_rows_that_others_did_first_are_counted(here: Path) -> None:
     filled(here / "b.csv")
     ok("tell oven --sheet b.csv")
     said = ok("tell oven --sheet a.csv")
-    assert "1 new outcomes" in said
+    assert "1 new outcome," in said
     assert "1 row was done by someone else first; left out" in said
 
 
@@ -383,7 +385,7 @@ def test_narrow_screens(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a study" in said
     assert "algorithm" not in said
     said = ok("trials 'a study'")
-    assert "3 of 4 factors left out; --format csv has all" in said
+    assert "3 of 4 levers left out; --format csv has all" in said
     assert "a long name of lever 0   outcome" in said
     for output in (said, ok("studies"), ok("effects 'a study'"), ok("log 'a study'")):
         assert max(map(len, output.splitlines())) <= 60
@@ -415,11 +417,29 @@ def test_negative_losses_are_explained(here: Path, settings: dict[str, Any], why
     assert "-0.00" not in said(-0.001)
 
 
+def test_one_of_anything_is_singular_and_the_last_runs_are_said_to_be_the_last(here: Path) -> None:
+    assert "3 levers, seed 1" in ok("create oven --space oven.toml --budget 3 --seed 1")
+    assert "out, and what comes next" not in ok("ask oven -n 2")
+    assert "1 outcome so far; 2 runs to go; 2 in this round" in ok("tell oven 0 1.5")
+    ok("fail oven 1")
+    status = ok("status oven")
+    assert "1 outcome, 0 runs out" in status
+    assert "1 run failed; asked for again" in status
+    last = levers_("ask oven -n 5")
+    assert "2 of 5: these are the last" in last.stderr
+    assert "2 runs are out, and these are the last" in levers_("ask oven").stderr
+    ok("create noisy --space oven.toml --tolerance .5 --seed 1")
+    assert "in this round, then perhaps more" in ok("status noisy")
+    assert "what comes next depends on the outcomes of this round" in levers_("ask noisy -n 1000").stderr
+
+
 def test_formats_for_programs(here: Path) -> None:
     create()
-    assert set(json.loads(ok("forecast oven --format json"))) == {"now", "likely", "worst_case"}
-    header = ok("status oven --format csv").splitlines()[0].split(",")
-    assert [name for name in header if name.startswith("to_go")] == ["to_go_now", "to_go_likely", "to_go_worst_case"]
+    assert json.loads(ok("forecast oven --format json"))["within"] is None
+    [row] = csv.DictReader(io.StringIO(ok("status oven --format csv")))
+    assert [name for name in row if name.startswith("to_go")] == ["to_go_now", "to_go_likely", "to_go_worst_case"]
+    [listed] = json.loads(ok("studies --format json"))
+    assert row["updated_at"] == json.loads(ok("status oven --format json"))["updated_at"] == listed["updated"]
     ok("ask oven -n 100")
     result = levers_("ask oven --format json")
     assert json.loads(result.stdout) == []
@@ -483,7 +503,7 @@ def test_the_log_in_words(here: Path) -> None:
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     said = [row["what"] for row in rows]
     for pattern in (
-        "created: 3 factors, maximize with cfs",
+        "created: 3 levers, maximize with cfs",
         r"designed a round of \d+ runs",
         r"imported 2 runs \(last year\)",
         r"asked 2 trials for ann until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ",

@@ -148,6 +148,9 @@ def test_a_world_of_a_file_is_compared_over_subsets_and_values() -> None:
     assert all(record.gap >= 0.4 - 1e-9 for record in records)
     with pytest.raises(InvalidSettingError, match="one world"):
         Comparison(world_file=path, n_worlds=2)
+    with pytest.raises(InvalidSettingError, match="noise_sd is of random worlds") as refused:
+        Comparison(world_file=path, n_worlds=1, noise_sd=5.0)
+    assert refused.value.field == "noise_sd"
 
 
 def test_the_generators_options_reach_the_worlds() -> None:

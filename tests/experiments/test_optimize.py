@@ -1,6 +1,8 @@
 import io
+import itertools
 import re
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,18 @@ def test_same_seed_same_runs_and_options_reach_the_algorithm() -> None:
     known = levers.optimize(Line(), SPACE, tolerance=0.2, noise_sd=0.5, seed=3, max_parents=1)
     unknown = levers.optimize(Line(), SPACE, tolerance=0.2, noise_sd=0.5, seed=3)
     assert known.n_runs < unknown.n_runs
+
+
+def test_several_runs_are_made_at_the_same_time_in_memory_too() -> None:
+    first, together = itertools.count(), threading.Barrier(3, timeout=30)  # which no call passes alone
+
+    def measure(run: levers.Assignment) -> float:
+        if next(first) < 3:
+            together.wait()
+        return 3.0 * (run["heat"] == "mid")
+
+    verdict = levers.optimize(measure, SPACE, budget=12, seed=1, workers=3)
+    assert (verdict.assignment["heat"], verdict.n_runs) == ("mid", 12)
 
 
 def test_a_progress_bar_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

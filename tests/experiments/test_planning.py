@@ -128,9 +128,10 @@ def test_a_thousand_factors_can_be_planned() -> None:
         ({"tolerance": 0.5, "max_parents": 4}, "from 1 to 3"),
         ({"tolerance": 0.5, "min_effect": 0}, "min_effect"),
         ({"tolerance": 0.5, "noise_sd": 0}, "noise_sd"),
-        ({"tolerance": 0.5, "certificate": "magic"}, "certificate"),
+        ({"tolerance": 0.5, "certificate": "magic"}, "certificate must be one of slippage, proven, not 'magic'"),
+        ({"tolerance": 0.5, "noise": "loud"}, "noise must be one of gaussian, subgaussian"),
         ({"budget": 1}, "budget must be a whole number at least 2"),
-        ({"budget": 5, "certificate": "subgaussian"}, "budget must be a whole number at least"),
+        ({"budget": 5, "noise": "subgaussian"}, "budget must be a whole number at least"),
         ({"budget": 20, "effect_sd": 0}, "effect_sd"),
     ],
 )
@@ -173,7 +174,7 @@ def test_a_plan_with_a_noise_that_is_not_known() -> None:
     )
     assert 1.5 * look < bounded < 4 * look
     with pytest.raises(InvalidSettingError, match="sub-Gaussian noise cannot be bounded"):
-        levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0, certificate="subgaussian")
+        levers.plan([4] * 6, tolerance=0.5, expected_noise=1.0, noise="subgaussian")
 
 
 @pytest.mark.usefixtures("few_worlds")
@@ -247,7 +248,7 @@ def test_a_plan_never_promises_fewer_runs_for_more_constraints(
     tied, free = merged_plan(merged, apart, **given), levers.plan(apart, **given)
     for name in COUNTS:
         assert getattr(tied, name) >= getattr(free, name), name
-    assert asdict(tied)["n_factors"] == len(merged)
+    assert asdict(tied)["n_factors"] == len(apart)
     for one, other in zip(tied.budgets, free.budgets, strict=True):
         assert one.tolerance is None or one.tolerance >= (other.tolerance or 0)
 

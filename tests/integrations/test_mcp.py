@@ -344,7 +344,7 @@ def test_long_answers_are_cut_with_a_word(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
-    with pytest.raises(levers.LeversError, match=r"levers\[mcp\]"):
+    with pytest.raises(levers.LeversError, match=r"'\.\[mcp\]'"):
         runpy.run_path(mcp_server.__file__)
 
 

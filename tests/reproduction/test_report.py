@@ -205,7 +205,7 @@ def test_without_matplotlib_it_says_what_to_install(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(InvalidSettingError, match=r"levers\[figures\]"):
+    with pytest.raises(InvalidSettingError, match=r"'\.\[figures\]'"):
         draw_figures(usual, tmp_path)
 
 

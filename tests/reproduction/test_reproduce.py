@@ -339,7 +339,7 @@ def test_a_wrong_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InvalidSettingError, match=r"levers\[cluster\]"):
+    with pytest.raises(InvalidSettingError, match=r"'\.\[cluster\]'"):
         reproduce(QUICK, tmp_path, size="smoke", scheduler="tcp://127.0.0.1:1")
 
 

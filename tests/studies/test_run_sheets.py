@@ -7,7 +7,7 @@ import pytest
 
 import levers
 from levers.core.space import Space
-from levers.errors import InvalidSpaceError, SheetError
+from levers.errors import InvalidSpaceError, SheetError, StudyError
 from levers.studies.library import copy_study
 from levers.studies.sheets.read import read_sheet
 from levers.studies.sheets.runs import study_stamp
@@ -137,6 +137,18 @@ def test_runs_of_another_study_can_be_imported(tmp_path: Path) -> None:
     assert oven.import_sheet(path, "from the kiln") == 2
     with pytest.raises(SheetError, match="this very study"):
         oven.import_sheet(filled(oven, tmp_path / "own.csv"), "mine")
+
+
+def test_every_forbidden_row_of_past_runs_is_named(tmp_path: Path) -> None:
+    space: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2]}
+    study = levers.create_study("oven", space, forbidden=[{"heat": "high", "speed": 2}], tolerance=0.5, seed=1)
+    path = tmp_path / "past.csv"
+    path.write_text("heat,speed,outcome\nhigh,2,1.5\nlow,2,1\nhigh,2,2\n")
+    with pytest.raises(SheetError, match="row 2: the study forbids heat=high, speed=2") as refused:
+        study.import_sheet(path, "old")
+    assert [row for row, _ in refused.value.rows] == [2, 4]
+    with pytest.raises(StudyError, match="run 2 of 2 cannot have been made: the study forbids heat=high, speed=2"):
+        study.import_runs([{"heat": "low", "speed": 2}, {"heat": "high", "speed": 2}], [1.0, 2.0], "old")
 
 
 def test_a_factor_cannot_be_called_study_any_more() -> None:

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import levers
+from levers.algorithms.cfs.solver import Cfs
 from levers.algorithms.registry import option_names
 from levers.cli.app import load_command
 from levers.client import Client
@@ -90,6 +91,18 @@ def test_noise_of_any_shape_is_a_setting_of_its_own() -> None:
     assert "noise" not in dict(usual.spec.options)  # studies that say nothing are what they were
     with pytest.raises(levers.LeversError, match="noise must be one of gaussian, subgaussian"):
         levers.create_study("votes", {"text": ["a", "b"]}, tolerance=0.5, noise_sd=0.5, noise="loud")
+
+
+def test_a_plan_and_a_study_take_the_same_noise_and_certificate() -> None:
+    space: dict[str, list[levers.Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3]}
+    given: dict[str, Any] = {"tolerance": 0.5, "noise_sd": 1.0}
+    usual = levers.plan(space, **given).one_shot_runs
+    asked = {"proven": {"certificate": "proven"}, "subgaussian": {"noise": "subgaussian"}}
+    for certificate, more in asked.items():
+        assert levers.plan(space, **given | more).one_shot_runs > usual
+        study = levers.create_study("oven", space, **given | more, seed=1)
+        assert isinstance(study.spec.solver, Cfs)
+        assert study.spec.solver.two_stage.bound == certificate
 
 
 def test_a_setting_is_kept_in_the_study_or_is_an_option_of_the_default_algorithm() -> None:

@@ -360,7 +360,7 @@ def test_files_that_are_no_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     (tmp_path / "good.xlsx").write_bytes(good)
     assert read_sheet(tmp_path / "good.xlsx", SPACE).outcomes.tolist() == [2.0]  # only writing needs it
-    with pytest.raises(SheetError, match=r"pip install 'levers\[excel\]'"):
+    with pytest.raises(SheetError, match=r"pip install '\.\[excel\]' in a checkout"):
         write_sheet(tmp_path / "new.xlsx", SPACE, trials=[0], blocks=[0], codes=[[0, 0, 0]])
 
 

@@ -47,7 +47,7 @@ def spelled(n_levels: list[int]) -> dict[str, list[int]]:
 
 
 def created(n_levels: list[int], **options: Any) -> None:
-    levers.create_study("large", spelled(n_levels), tolerance=50.0, noise_sd=1.0, **options)
+    levers.create_study("large", spelled(n_levels), **{"tolerance": 50.0, "noise_sd": 1.0, **options})
 
 
 def planned(n_levels: list[int], **options: Any) -> None:
@@ -67,7 +67,20 @@ REFUSED: list[tuple[list[int], dict[str, Any], str]] = [
     ("door", "n_levels", "options", "said"),
     [
         *((door, *case) for door in (created, planned) for case in REFUSED),
-        (created, [2] * 1501, {}, "have 3,002 levels; a study takes at most 3,000, or 50,000 where max_parents"),
+        (
+            created,
+            [2] * 1501,
+            {},
+            "a study takes at most 3,000, or 50,000 with max_parents of at most 375, a quarter",
+        ),
+        (
+            created,
+            [5] * 1000,
+            {"tolerance": None, "budget": 300, "max_parents": 10},
+            "with a tolerance in place of the",
+        ),
+        (created, [2] * 1501, {"max_parents": 400, "min_effect": 1.0}, "of the levers and no min_effect, complete"),
+        (created, [2] * 1501, {"algorithm": "modl"}, "a study takes at most 3,000$"),
         (created, [900] * 3, {"min_effect": 1.0}, "every decision of this study would take 52 MB"),
     ],
 )

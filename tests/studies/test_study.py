@@ -118,7 +118,7 @@ def test_pandas_is_had_wherever_polars_is_returned(kind: type) -> None:
 def test_without_pandas_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     study = new()
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InvalidSettingError, match=r"pip install 'levers\[pandas\]'"):
+    with pytest.raises(InvalidSettingError, match=r"pip install '\.\[pandas\]'"):
         study.trials_dataframe(pandas=True)
 
 
@@ -175,7 +175,7 @@ class TestTrials:
     def test_nan_is_a_failure_with_a_warning(self, url: str | None) -> None:
         study = new(url)
         trials = study.ask(3)
-        with pytest.warns(NoOutcomeWarning, match="1 outcomes were NaN"):
+        with pytest.warns(NoOutcomeWarning, match="1 outcome was NaN"):
             study.tell_many(zip(trials, [1.0, math.nan, 2.0], strict=True))
         assert [study.trial(t.number).state.name for t in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
         assert study.ask()[0].params == trials[1].params

@@ -38,7 +38,7 @@ from levers.errors import (
     TokenError,
     TrialError,
 )
-from levers.studies.library import open_storage
+from levers.studies.library import list_studies, open_storage
 from levers.studies.log import freeze
 from levers.studies.storage.tokens import create_token
 from levers.studies.study import NoOutcomeWarning
@@ -182,7 +182,7 @@ def test_errors_are_those_of_a_local_study(client: levers.Client) -> None:
 def test_an_outcome_that_is_none_warns_and_fails(client: levers.Client) -> None:
     there = client.create_study("oven", FACTORS, tolerance=0.5, noise_sd=0.5)
     trial = there.ask()[0]
-    with pytest.warns(NoOutcomeWarning, match="1 outcomes were NaN"):
+    with pytest.warns(NoOutcomeWarning, match="1 outcome was NaN"):
         there.tell(trial, float("nan"))
     assert there.trial(trial.number).state is levers.TrialState.FAIL
     there.fail(there.ask()[0], "sample lost")
@@ -396,13 +396,33 @@ def test_levers_does_not_import_httpx_until_it_is_needed() -> None:
         "except levers.LeversError as error:\n    print(error)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "levers[client]" in told.stdout
+    assert ".[client]" in told.stdout
     with pytest.raises(AttributeError):
         _ = levers.nothing
 
 
 def run(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=True)
+
+
+def test_studies_are_begun_copied_merged_and_deleted_on_a_service(serve: Serve, database: str, tmp_path: Path) -> None:
+    token = create_token(open_storage(database), "admin", note="lab")
+    levels = ("--factor", "heat=low,high", "--factor", "speed=1,2")
+    with serve(database, needs_token=True) as url:
+        there = ("--url", url, "--token", token)
+        made = run("create", "oven", *levels, "--tolerance", ".5", "--seed", 3, *there)
+        assert f"created 'oven' in {url}: 2 levers, seed 3" in made.stdout
+        assert f"next: levers ask oven -n 8 --sheet runs.csv --url {url}" in made.stdout
+        assert f"copied 'oven' to 'kiln' in {url}: 0 outcomes" in run("copy", "oven", "kiln", *there).stdout
+        to = run("copy", "oven", "kiln", "--to", f"sqlite:///{tmp_path}/other.db", *there)
+        assert isinstance(to.exception, InvalidSettingError)
+        merged = run("merge", "oven", "one", "heat,speed", *there)
+        assert "heat + speed as one lever of 4 levels, with 0 runs of 'oven' as evidence" in merged.stdout
+        assert sorted(list_studies(database)) == ["kiln", "one", "oven"]
+        assert "deleted 'kiln'" in run("delete", "kiln", "--yes", *there).stdout
+        assert sorted(list_studies(database)) == ["one", "oven"]
+        assert run("delete", "oven", "--yes", "--url", url).exit_code == 1
+        assert token not in made.output + merged.output
 
 
 def test_the_command_line_works_on_a_service(serve: Serve, database: str, tmp_path: Path) -> None:
@@ -428,8 +448,8 @@ def test_the_command_line_works_on_a_service(serve: Serve, database: str, tmp_pa
         assert "1.5 -> 2" in run("correct", "line 3", "--sheet", sheet, "--reason", "typo", *there).stdout
         past = tmp_path / "past.csv"
         past.write_text("heat,speed,on,outcome\nlow,1,true,3\n")
-        assert "1 past runs are in" in run("import", "line 3", past, *there).stdout
-        assert "imported runs" in run("status", "line 3", *there).stdout
+        assert "1 past run is in; it counts" in run("import", "line 3", past, *there).stdout
+        assert "1 imported run" in run("status", "line 3", *there).stdout
         assert isinstance(run("verdict", "line 3", *there).exception, NotFinishedError)
         study = levers.load_study("line 3", database)
         study.tell_many([(trial, outcome(trial.params)) for trial in study.running()])

@@ -75,7 +75,8 @@ def nothing_yet(heading: str, why: str, view: StudyView) -> Facts[Any]:
     """What is said when there is nothing to show, with what to do."""
     told, block = view.state.n_complete, view.state.open_block
     to_go = block.n_missing if block else 0
-    caption, text = f"{told} outcomes told, {to_go} to go in this round.", f"There is nothing to show yet: {why}"
+    caption = f"{several(told, 'outcome', 'outcomes')} told, {to_go:,} to go in this round."
+    text = f"There is nothing to show yet: {why}"
     rows = [("outcomes told", str(told)), ("runs to go in this round", str(to_go))]
     return Facts(view.title, heading, caption, text, ("what", "runs"), rows)
 
@@ -177,7 +178,7 @@ def elimination_facts(view: StudyView) -> Facts[Levels]:
     heading, rows, now = "levels in play", view.effects, view.n_runs
     if len(view.state.known) < 2:
         why = "levels are ruled out when a round of runs is complete. Ask for runs and tell their outcomes;"
-        return nothing_yet(heading, f"{why} {view.status.to_go.now} are to go in this round.", view)
+        return nothing_yet(heading, f"{why} {several(view.status.to_go.now, 'is', 'are')} to go in this round.", view)
     words, cells = [], []
     for row in rows:
         after = row.ruled_out_after
@@ -316,9 +317,9 @@ def forecast_facts(view: StudyView) -> Facts[Steps | RunsOnly]:
 def _counted(heading: str, view: StudyView) -> Facts[Steps | RunsOnly]:
     """Runs only: these algorithms certify nothing before they end."""
     now, to_go, spec = view.n_runs, view.status.to_go, view.state.spec
-    ahead, rest = f"{to_go.now} runs to go in this round, then more", 0
+    ahead, rest = str(to_go), 0
     if to_go.worst_case is not None:
-        ahead = f"{to_go.worst_case} runs to go in the worst case, {to_go.now} of them in this round"
+        ahead = f"{several(to_go.worst_case, 'run', 'runs')} to go in the worst case, {to_go.now} of them in this round"
         rest = to_go.worst_case - to_go.now
     if not now:
         why = "no outcome was told. Ask for runs and tell their outcomes:"
@@ -428,7 +429,7 @@ def history_facts(view: StudyView) -> Facts[History]:
         caption += f" At the best setting {best.predicted:.4g} is predicted, {best.low:.4g} to {best.high:.4g}."
         caption += " It is the typical outcome, the median." if found.scale.is_log else ""
     n_past = sum([len(past.values) for past in view.state.past])
-    caption += f" {n_past:,} imported runs are not shown." if n_past else ""
+    caption += f" {several(n_past, 'imported run is', 'imported runs are')} not shown." if n_past else ""
     named = [stage_words(block.batch.stage) for block in view.state.blocks]
     stages = [plain(stage) if stage else "" for stage in named]
     blocks, means, spans = found.blocks.tolist(), found.means, found.spans

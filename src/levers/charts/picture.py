@@ -21,7 +21,7 @@ from levers.charts.looks import COLOURS, STANDINGS, USUAL, drawable, families
 from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, to_install
 from levers.studies.run import AnyStudy
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.state import StudyState
@@ -33,7 +33,7 @@ try:
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 except ImportError as error:
-    raise InvalidSettingError("pictures need matplotlib; install it with: pip install 'levers[figures]'") from error
+    raise InvalidSettingError(f"pictures need matplotlib: {to_install('figures')}") from error
 
 WIDTH, SOFT = 8.0, 0.25
 """Inches, and the opacity of what is drawn lightly."""

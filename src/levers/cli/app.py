@@ -117,8 +117,34 @@ def load_command(name: str) -> Any:
     return typer.main.get_command(single)
 
 
+OPTIONS = {"forbidden": "forbid", "merged": "merge"}
+"""Parameters of commands for settings that have other names in Python, as errors have them in `field`."""
+
+
+def options_for(command: Any, field: str | None) -> str:
+    """How a command spells the option for a setting; nothing if it has none, or spells it as Python does.
+
+    >>> options_for(load_command("plan"), "block_size"), options_for(load_command("plan"), "tolerance")
+    ('--block-size or --per-day', '')
+    """
+    wanted = OPTIONS.get(field or "", field)
+    options: list[str] = next(
+        (one.opts for one in command.params if one.name == wanted and one.opts[0].startswith("-")), []
+    )
+    return "" if options == [f"--{field}"] else " or ".join(options)
+
+
 class LazyGroup(TyperGroup):
     """Commands that are known by name and help line, and loaded when one of them is called."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error about a setting gets a note with its option: the message has Python's name."""
+        try:
+            return super().invoke(ctx)
+        except LeversError as error:
+            if ctx.invoked_subcommand and (option := options_for(load_command(ctx.invoked_subcommand), error.field)):
+                error.add_note(option)
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments begin with."""
@@ -172,7 +198,8 @@ def main() -> None:
     try:
         app()
     except LeversError as error:
-        typer.echo(f"error: {spelt(str(error))}", err=True)
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        typer.echo(f"error: {spelt(f'{error}{notes}')}", err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 2))
     except OSError as error:  # a full disk, a file that may not be written: not a bug
         where = "" if error.filename is None else f": {error.filename}"

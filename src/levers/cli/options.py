@@ -18,9 +18,19 @@ from typer.core import TyperCommand
 
 from levers.algorithms.base import Remark
 from levers.cli.output import Format, console, rows_as_csv, rows_as_table
+from levers.core.space import Level, Space
 from levers.core.validation import visible
 from levers.errors import InvalidSettingError, StudyError
-from levers.studies.library import DEFAULT_STORAGE, VARIABLE, load_study
+from levers.studies.analysis.describe import several
+from levers.studies.library import (
+    DEFAULT_STORAGE,
+    VARIABLE,
+    copy_study,
+    create_study,
+    delete_study,
+    load_study,
+    merge_study,
+)
 from levers.studies.settings import settings_of
 from levers.studies.sheets.cells import typed_number
 from levers.studies.study import Study
@@ -158,30 +168,28 @@ class Reached:
     """The study that a command is about, and how the command was called."""
 
     def __init__(self, context: typer.Context, name: str) -> None:
-        self._context = context
+        self.context = context
         self.name = name
-        client = service(context)
-        self.is_remote = client is not None
-        given = context.params
-        if client is None:
-            self.study: Study | RemoteStudy = open_study(name, given["storage"], given.get("by"))
-        elif given.get("by") is not None:
+        self.studies = studies_in(context)
+        by = context.params.get("by")
+        if isinstance(self.studies, StudiesHere):
+            self.study: Study | RemoteStudy = open_study(name, self.studies.storage, by)
+        elif by is not None:
             raise InvalidSettingError("--by is for studies here; a service has the name from the token's note")
         else:
-            self.study = client.study(name)
+            self.study = self.studies.study(name)
 
     def command(self, *words: object) -> str:
-        """Another command about it, with the service's address if that was typed."""
-        url = ("--url", self._context.params["url"]) if _typed(self._context, "url") else ()
-        return command(words[0], self.name, *words[1:], *url)
+        """Another command about it."""
+        return command_there(self.context, words[0], self.name, *words[1:])
 
     def standing(self) -> str:
         """Where the study stands after a change, and what to do next, in a line for each."""
         found = self.study.status()
         if found.state == "running":
-            return f"{found.n_complete} outcomes so far; {found.to_go}"
+            return f"{several(found.n_complete, 'outcome', 'outcomes')} so far; {found.to_go}"
         if found.state == "confirming":
-            to_go = f"{found.to_go.now} fresh runs to go: {self.command('ask')}"
+            to_go = f"{several(found.to_go.now, 'fresh run', 'fresh runs')} to go: {self.command('ask')}"
             return "\n".join([*doubt_lines(found.doubts), f"confirming the verdict, {to_go}"])
         if found.state == "finished":
             how = "finished in doubt" if found.doubts else "finished"
@@ -197,13 +205,49 @@ def doubt_lines(doubts: Sequence[Remark]) -> list[str]:
 def service(context: typer.Context) -> "Client | None":
     """The service that a command's options name, or None for a storage. What is typed counts more than a variable."""
     url = context.params["url"]
-    if url is None or (_typed(context, "storage") and not _typed(context, "url")):
+    if url is None or (was_typed(context, "storage") and not was_typed(context, "url")):
         return None
-    if _typed(context, "storage"):
+    if was_typed(context, "storage"):
         raise InvalidSettingError("give --url for a study that a service keeps, or --storage, and not both")
     from levers.client import Client
 
     return Client(url, context.params["token"] or None, patience=PATIENCE)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudiesHere:
+    """The studies of a storage, with the verbs of a `Client`, so that a command says each of them once."""
+
+    storage: str
+
+    def create_study(self, name: str, space: Space | Mapping[str, Sequence[Level]], **settings: Any) -> Study:
+        """Begin a study."""
+        return create_study(name, space, storage=self.storage, **settings)
+
+    def copy_study(self, name: str, new_name: str) -> Study:
+        """Copy a study with its whole log, under another name."""
+        return copy_study(name, new_name, self.storage)
+
+    def merge_study(
+        self, name: str, new_name: str, factors: Sequence[str], *, budget: int | None = None, seed: int | None = None
+    ) -> Study:
+        """Begin a study in which some levers of another are studied as one."""
+        return merge_study(name, new_name, factors, self.storage, budget=budget, seed=seed)
+
+    def delete_study(self, name: str) -> None:
+        """Remove a study and everything that was told to it."""
+        delete_study(name, self.storage)
+
+
+def studies_in(context: typer.Context) -> "StudiesHere | Client":
+    """The studies that a command is about: those of a service, or of a storage."""
+    client = service(context)
+    return StudiesHere(context.params["storage"]) if client is None else client
+
+
+def kept_in(study: "Study | RemoteStudy") -> str:
+    """Where a study is: its storage as it was typed, or the service's address."""
+    return study.storage.url if isinstance(study, Study) else str(study.address)
 
 
 def open_study(name: str, storage: str, by: str | None = None) -> Study:
@@ -212,7 +256,8 @@ def open_study(name: str, storage: str, by: str | None = None) -> Study:
     return load_study(name, storage, who=by)
 
 
-def _typed(context: typer.Context, option: str) -> bool:
+def was_typed(context: typer.Context, option: str) -> bool:
+    """Whether somebody typed this option of a command, by its name in Python."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -268,6 +313,11 @@ def command(*words: object) -> str:
     "levers ask 'line 3' --again"
     """
     return shlex.join(["levers", *map(str, words)])
+
+
+def command_there(context: typer.Context, *words: object) -> str:
+    """A command for a hint, about what this one is about: with the service's address if that was typed."""
+    return command(*words, *(("--url", context.params["url"]) if was_typed(context, "url") else ()))
 
 
 def say_json(value: Any) -> None:

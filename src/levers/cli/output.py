@@ -43,11 +43,12 @@ def console() -> "Console":
 
 
 def rows_as_csv(rows: Sequence[Any]) -> str:
-    """Dataclass rows as CSV with a header; a dataclass in a row gets a column for each of its fields.
+    """Rows as CSV with a header: dataclasses, or mappings of columns to values.
 
-    No spreadsheet takes a text in it for a formula.
+    A dataclass in a row gets a column for each of its fields. Of a list of things in a row, as of doubts, the cell has
+    their texts. No spreadsheet takes a text in it for a formula.
     """
-    flat = [_flat(dataclasses.asdict(row)) for row in rows]
+    flat = [_flat(row if isinstance(row, Mapping) else dataclasses.asdict(row)) for row in rows]
     flat = [{key: printed(value) if isinstance(value, str) else value for key, value in row.items()} for row in flat]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
@@ -120,7 +121,7 @@ def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow]
     table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
     losing += " (ordinary 95 % interval)" if any(row.span for row in every) else ""
-    styles = {"factor": "", "set to": "bold", "matters": "", losing: "dim"}
+    styles = {"lever": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
     found = set(verdict.parents or ())
@@ -214,5 +215,17 @@ def _loss(loss: float | None, in_percent: bool) -> str:
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in row.items():
-        found |= {f"{name}_{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        if isinstance(value, Mapping):
+            found |= {f"{name}_{key}": item for key, item in value.items()}
+        else:
+            found[name] = _plain(value) if isinstance(value, list | tuple) else value
     return found
+
+
+def _plain(items: Sequence[Any]) -> str:
+    """A list as one text: of what says something in words, its words.
+
+    >>> _plain(["heat", 3]), _plain([{"kind": "order", "text": "outcomes drift"}])
+    ('heat; 3', 'outcomes drift')
+    """
+    return "; ".join(str(one["text"] if isinstance(one, Mapping) and "text" in one else one) for one in items)

@@ -17,7 +17,7 @@ from rich.text import Text
 from levers.algorithms.base import Problem, Verdict
 from levers.algorithms.modl import Modl
 from levers.algorithms.registry import DEFAULT_ALGORITHM, described, make_algorithm
-from levers.cli.options import say_json, say_rows, with_settings
+from levers.cli.options import say_json, say_rows, was_typed, with_settings
 from levers.cli.output import Format, console, print_verdict
 from levers.cli.service import import_serving, serve_storage
 from levers.cli.studies import FactorOption, ForbidOption, MergeOption, SpaceOption, levers_besides, typed_levers
@@ -26,7 +26,15 @@ from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Space
 from levers.core.validation import check_count
 from levers.errors import InvalidSettingError
-from levers.experiments.compare import DEFAULT_ALGORITHMS, Comparison, curve, run_curves, run_tasks, summarise
+from levers.experiments.compare import (
+    DEFAULT_ALGORITHMS,
+    OF_RANDOM_WORLDS,
+    Comparison,
+    curve,
+    run_curves,
+    run_tasks,
+    summarise,
+)
 from levers.experiments.demo import FAILURE_PROB, TOLERANCE, Line, new_demo, run_demo
 from levers.experiments.plan import GUESSES, Plan
 from levers.experiments.plan import plan as make_plan
@@ -294,9 +302,10 @@ def parse_sweep(text: str) -> tuple[str, list[tuple[str, Any]]]:
 
 
 def compare(
-    n_factors: Annotated[int, typer.Option("--factors", help="Number of factors (K).")] = 10,
+    context: typer.Context,
+    n_factors: Annotated[int, typer.Option("--factors", help="Number of levers (K).")] = 10,
     n_parents: Annotated[int, typer.Option("--parents", help="How many of them influence the outcome (P_Y).")] = 3,
-    levels: Annotated[str, typer.Option(help="Levels per factor, a range like 3-6 or one number.")] = "3-6",
+    levels: Annotated[str, typer.Option(help="Levels per lever, a range like 3-6 or one number.")] = "3-6",
     tolerance: Annotated[float, typer.Option(help="How far from the best is good enough (eps).")] = 0.5,
     failure_prob: Annotated[float, typer.Option(help="How often the answer may be worse than that (delta).")] = 0.1,
     noise_sd: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
@@ -318,7 +327,7 @@ def compare(
         bool, typer.Option("--known-parents", help="Tell the algorithms the number of parents.")
     ] = False,
     told_parents: Annotated[
-        int | None, typer.Option(help="Tell the algorithms that so many factors matter at most, true or not.")
+        int | None, typer.Option(help="Tell the algorithms that so many levers matter at most, true or not.")
     ] = None,
     known_min_effect: Annotated[
         bool, typer.Option("--known-min-effect", help="Tell the algorithms the least range of a parent's effects.")
@@ -331,10 +340,10 @@ def compare(
     ] = "",
     magnitude: Annotated[float, typer.Option(help="The coefficient of each of these products.")] = 0.0,
     min_effect: Annotated[float, typer.Option(help="Least range of every parent's effects.")] = 0.0,
-    max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a factor; -1 for none.")] = 6,
-    child_prob: Annotated[float, typer.Option(help="How often a factor after the outcome is an effect of it.")] = 0.5,
+    max_in_degree: Annotated[int, typer.Option(help="Cap on the causes of a lever; -1 for none.")] = 6,
+    child_prob: Annotated[float, typer.Option(help="How often a lever after the outcome is an effect of it.")] = 0.5,
     table_beta: Annotated[str, typer.Option(help="Parameters of the Beta law of conditional probabilities.")] = "2,5",
-    root_dirichlet: Annotated[float, typer.Option(help="Parameter of the Dirichlet law of factors that read none.")] = (
+    root_dirichlet: Annotated[float, typer.Option(help="Parameter of the Dirichlet law of levers that read none.")] = (
         0.5
     ),
     workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
@@ -342,6 +351,10 @@ def compare(
     output: Annotated[Format, typer.Option("--format", help="How to print the result.")] = Format.table,
 ) -> None:
     """Compare algorithms on the same random worlds of the paper, or on a world from a file.
+
+    The gap is how far the answer is from the best of the world, and a failure is a gap above the tolerance.
+    over_necessary is the runs over the fewest that any balanced design of a fixed size needs to keep the promise: an
+    algorithm that looks at outcomes on its way can take fewer, and is then below 1.
 
     \b
     Examples:
@@ -359,9 +372,10 @@ def compare(
     given["at"] = parse_numbers(at, "at")
     given["interactions"] = parse_numbers(interactions, "interactions")
     given["table_beta"] = parse_numbers(table_beta, "table-beta", float)
-    if world is not None:
-        given |= {"world_file": str(world), "n_worlds": 1}
     swept, values = (None, [("", None)]) if sweep is None else parse_sweep(sweep)
+    if world is not None:
+        _check_of_the_file(context, swept)
+        given |= {"world_file": str(world), "n_worlds": 1}
     plans = {typed: Comparison(**given | ({} if swept is None else {swept: value})) for typed, value in values}
     rows = []
     n_studies = sum(len(one.tasks()) * len(one.algorithms) * (len(one.at) or 1) for one in plans.values())
@@ -374,13 +388,33 @@ def compare(
             found: Sequence[Any] = curve(one, records) if one.at else summarise(one.algorithms, records)
             rows += [row if sweep is None else _with_value(row, sweep.partition("=")[0], typed) for row in found]
     counts = {
-        "n_factors": (n_factors, "factors"),
-        "n_parents": (n_parents, "parents"),
-        "n_worlds": (n_worlds, "worlds"),
+        "n_factors": several(n_factors, "lever", "levers"),
+        "n_parents": f"{n_parents:,} that {'matters' if n_parents == 1 else 'matter'}",
+        "n_worlds": several(n_worlds, "world", "worlds"),
     }
-    where = ", ".join(f"{n} {what}" for name, (n, what) in counts.items() if name != swept)
+    where = ", ".join(what for name, what in counts.items() if name != swept)
     title = f"{where if world is None else world} x {n_repeats}"
     say_rows(rows, output, title, drop=("seconds", "over_necessary", "runs_sem"))
+    if world is not None and (alone := best_assignment(next(iter(plans.values())).world(0)).free):
+        are = several(len(alone), "lever is", "levers are")
+        typer.echo(
+            f"In this world {are} best left alone ({', '.join(alone)}): something hidden acts on what nature does and "
+            "on the outcome.\n"
+            "The algorithms set every lever and promise nothing about leaving any alone, but gaps and failures are "
+            "against the best.\n"
+            f"A study that is told of it compares both: levers.create_study(..., free={list(alone)!r})",
+            err=output is not Format.table,
+        )
+
+
+def _check_of_the_file(context: typer.Context, swept: str | None) -> None:
+    """Refuse options that say how random worlds are made beside a world from a file."""
+    given = next((name for name in OF_RANDOM_WORLDS if was_typed(context, name)), None)
+    option = f"--sweep {context.params['sweep']}" if swept in OF_RANDOM_WORLDS else None
+    if given is not None:
+        option = next(one.opts[0] for one in context.command.params if one.name == given)
+    if option is not None:
+        raise InvalidSettingError(f"{option} has no effect with --world: the file says what its world is; leave it out")
 
 
 def _with_value(row: Any, option: str, typed: str) -> Any:

@@ -50,24 +50,29 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     """
     study = at.study
     found, best = study.status(), study.best()
-    if output is Format.json:
+    if output is not Format.table:
+        times = {"created_at": when(found.created_at), "updated_at": when(found.updated_at)}
+        row: dict[str, Any] = {**dataclasses.asdict(found), **times}
+        if output is Format.csv:
+            say_rows([row], output, "")
+            return
         own = None if best is None else {"params": dict(best.params), "free": list(best.params.free)}
         leading = None if best is None or own is None else {**dataclasses.asdict(best), **own}
-        say_json({**dataclasses.asdict(found), "best": leading})
-        return
-    if output is Format.csv:
-        say_rows([found], output, "")
+        say_json({**row, "best": leading})
         return
     stage = "" if found.stage == BLOCK else f"{found.stage}, "
     scale = study.outcome_scale
     on = ", on a log scale" if scale.is_log else ""
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}{on}")
     out = several(found.n_running, "run", "runs")
-    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
+    told = several(found.n_complete, "outcome", "outcomes")
+    typer.echo(f"  {told}, {out} out, {found.n_waiting:,} waiting in this round")
     if found.n_failed or found.n_stale:
-        typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
+        failed, stale = (several(n, "run", "runs") for n in (found.n_failed, found.n_stale))
+        lost = [*([f"{failed} failed"] if found.n_failed else []), *([f"{stale} stale"] if found.n_stale else [])]
+        typer.echo(f"  {', '.join(lost)}; asked for again")
     if found.n_past:
-        typer.echo(f"  {found.n_past} imported runs")
+        typer.echo(f"  {several(found.n_past, 'imported run', 'imported runs')}")
     if found.n_excluded:
         typer.echo(f"  {several(found.n_excluded, 'outcome does', 'outcomes do')} not count")
     for line in doubt_lines(found.doubts):
@@ -100,7 +105,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
 def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
-    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its factor's F test.
+    The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its lever's F test.
 
     \b
     Example:
@@ -119,17 +124,20 @@ def forecast(at: Reached, output: FormatOption = Format.table) -> None:
     Example:
       levers forecast oven
     """
-    found = at.study.forecast()
+    found, best, failure_prob = at.study.forecast(), at.study.best(), at.study.spec.failure_prob
     if output is Format.table:
         typer.echo(str(found))
-        if (best := at.study.best()) is not None:
+        if best is not None:
             status = at.study.status()
             ended, in_doubt = status.state != "running", bool(status.doubts)
-            typer.echo(_promise(best, at.study.spec.failure_prob, ended, in_doubt))
-    elif output is Format.json:
-        say_json(found)
+            typer.echo(_promise(best, failure_prob, ended, in_doubt))
+        return
+    now = {name: getattr(best, name, None) for name in ("within", "within_without_claims", "compared_with")}
+    row = {**dataclasses.asdict(found), **now, "failure_prob": failure_prob, "in_doubt": bool(best and best.in_doubt)}
+    if output is Format.json:
+        say_json(row)
     else:
-        say_rows([found], output, "")
+        say_rows([row], output, "")
 
 
 @on_study()
@@ -224,7 +232,7 @@ def _merging(at: Reached, found: Verdict) -> list[str]:
     spec = at.study.spec
     about = [doubt.levers for doubt in found.doubts if doubt.kind == "additivity" and doubt.levers]
     about += [()] if not about and any(doubt.kind == NONADDITIVITY for doubt in found.doubts) else []
-    if not spec.solver.absorbs_runs or at.is_remote:  # the command makes a study of one that is in the same storage
+    if not spec.solver.absorbs_runs:
         return []
     n_levels = {factor.name: factor.n_levels for factor in (*spec.space.factors, *spec.inner.factors)}
     about = [names for names in about if len(names) != 2 or n_levels[names[0]] * n_levels[names[1]] <= MAX_MERGED]
@@ -336,7 +344,7 @@ def trials(
 
 
 def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
-    """A table of the first trials, with as many factors as the screen is wide enough for."""
+    """A table of the first trials, with as many levers as the screen is wide enough for."""
     out, first = console(), frame.head(MOST_ROWS)
     columns = {name: [level_text(value) for value in first[name]] for name in ("trial", "block", "state")}
     outcome = ["-" if value is None else f"{value:.6g}" for value in first["outcome"]]
@@ -346,11 +354,11 @@ def _print(frame: "polars.DataFrame", factors: tuple[str, ...]) -> None:
         if table_width({**columns, **tried, "outcome": outcome}) > out.width:
             break
         shown = tried
-    title = f"{frame.height} trials"
+    title = several(frame.height, "trial", "trials")
     if frame.height > MOST_ROWS:
         title += f", the first {MOST_ROWS} shown"
     if len(shown) < len(factors):
-        title += f", {len(factors) - len(shown)} of {len(factors)} factors left out"
+        title += f", {len(factors) - len(shown)} of {len(factors)} levers left out"
     complete = frame.height <= MOST_ROWS and len(shown) == len(factors)
     typer.echo(title if complete else f"{title}; --format csv has all")
     out.print(as_table({**columns, **shown, "outcome": outcome}, {"state", *shown}))

@@ -22,6 +22,8 @@ from levers.cli.options import (
     UrlOption,
     missing_file,
     service,
+    studies_in,
+    was_typed,
     with_settings,
 )
 from levers.cli.output import Format
@@ -53,7 +55,7 @@ from levers.studies.workers.worker import PATIENCE, Worker
 INTERRUPTED, NOT_FINISHED = 130, 3
 MOST_FAILURES = 5
 _OF_LEVERS = ("forbidden", "merged", "hard_to_change")
-"""Settings that are given with the factors."""
+"""Settings that are given with the levers."""
 _SAY_EVERY = 10.0
 """Seconds between lines of progress where there is no terminal."""
 
@@ -63,7 +65,7 @@ def run(
     context: typer.Context,
     name: Name,
     words: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="A command with {lever} in its arguments.")],
-    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")] = None,
+    space: Annotated[Path | None, typer.Option(help="A .toml or .json file with the levers.")] = None,
     factor: Annotated[list[str] | None, typer.Option(help="A lever and its levels: opt=1,2,3.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: opt=3,debug=on.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Levers that influence each other: opt,unroll.")] = None,
@@ -120,7 +122,7 @@ def run(
     if besides.get("free"):
         raise InvalidSettingError("a command sets every lever, and none can be left alone", field="free")
     if given is None and (forbid or merge or hard_to_change):
-        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the factors: --space FILE, or --factor")
+        raise InvalidSpaceError("--forbid, --merge and --hard-to-change go with the levers: --space FILE, or --factor")
     found = _find(context, name, storage)
     if found is None and given is None:
         raise InvalidSpaceError(f"there is no study {name!r} yet; give its levers: --space FILE, or --factor for each")
@@ -175,13 +177,8 @@ def _find(context: typer.Context, name: str, storage: str) -> AnyStudy | None:
 
 def _begin(context: typer.Context, name: str, given: Typed, wanted: Mapping[str, Any], storage: str) -> AnyStudy:
     """A new study; or one that another machine of the fleet has begun meanwhile."""
-    client = service(context)
     try:
-        study: AnyStudy
-        if client is not None:
-            study = client.create_study(name, given.space, **wanted)
-        else:
-            study = create_study(name, given.space, storage=storage, **wanted)
+        study: AnyStudy = studies_in(context).create_study(name, given.space, **wanted)
     except StudyExistsError:
         found = _find(context, name, storage)
         if found is None:
@@ -194,7 +191,7 @@ def _begin(context: typer.Context, name: str, given: Typed, wanted: Mapping[str,
 
 def _check_same(context: typer.Context, found: AnyStudy, given: Typed | None, wanted: Mapping[str, Any]) -> None:
     """Refuse settings that were typed and are others than those of the study."""
-    typed = {setting.name for setting in settings_of(CREATE) if _is_typed(context, setting.name)}
+    typed = {setting.name for setting in settings_of(CREATE) if was_typed(context, setting.name)}
     if given is not None:
         typed |= {"space", *_OF_LEVERS}
     if not typed:
@@ -218,11 +215,6 @@ def _spec_of(name: str, space: Any, asked: Mapping[str, Any], found: StudySpec) 
     given = {key: value for key, value in asked.items() if value is not None}
     made = create_study(name, space, **given).spec
     return made if "seed" in given else dataclasses.replace(made, seed=found.seed)
-
-
-def _is_typed(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _work(study: AnyStudy, measure: Command, limits: Limits, *, worker: str | None, patience: float, jobs: int) -> bool:

@@ -73,7 +73,7 @@ def ask(
         if study.spec.free:
             typer.echo(f"where a cell says {LEAVE_ALONE!r}, do not set that lever, and write the level that it took")
     if n_runs < wanted and not again:
-        typer.echo(f"{n_runs} of {wanted}: what comes next depends on the outcomes of this round", err=True)
+        typer.echo(f"{n_runs:,} of {wanted:,}: {study.forecast().what_follows}", err=True)
     others = study.n_running - n_runs if sheet is not None else 0
     if others > 0:
         are = several(others, "other run is", "other runs are")
@@ -110,7 +110,8 @@ def _nothing(at: Reached, again: bool) -> str:
     if at.study.is_finished:
         return at.standing()
     are = several(len(at.study.running()), "run is", "runs are")
-    return f"nothing to hand out: {are} out, and what comes next depends on them ({at.command('ask', '--again')})"
+    then = at.study.forecast().what_follows
+    return f"nothing to hand out: {are} out, and {then} ({at.command('ask', '--again')})"
 
 
 @on_study(by=True)
@@ -147,7 +148,8 @@ def tell(
         else:
             _none_observed(observed)
             report = _insisting(lambda insist: at.study.tell_sheet(told, insist=insist), yes)
-            typer.echo(f"{report.n_new} new outcomes, {report.n_known} known before, {report.n_empty} rows not run yet")
+            new, empty = several(report.n_new, "new outcome", "new outcomes"), several(report.n_empty, "row", "rows")
+            typer.echo(f"{new}, {report.n_known:,} known before, {empty} not run yet")
             if report.n_late:
                 were = several(report.n_late, "row was", "rows were")
                 typer.echo(f"{were} done by someone else first; left out")
@@ -277,7 +279,7 @@ def _told(sheet: Path | None, trial: str | None, value: str | None, example: str
 def import_past(
     at: Reached,
     sheet: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .csv, .tsv or .xlsx file: a column for each factor, and outcome.")
+        Path, typer.Argument(metavar="FILE", help="A .csv, .tsv or .xlsx file: a column for each lever, and outcome.")
     ],
     note: Annotated[str, typer.Option(help="Where the runs come from; it is kept in the log.")] = "",
     yes: YesOption = False,
@@ -295,6 +297,6 @@ def import_past(
         warnings.simplefilter("ignore", SurprisingOutcomeWarning)
         n = _insisting(lambda insist: at.study.import_sheet(sheet, note, insist=insist), yes)
     typer.echo(
-        f"{n} past runs are in; they count from the next decision on.\n"
-        "The guarantee now rests on them having been set, with the same noise, and not picked for their outcomes."
+        f"{several(n, 'past run is in; it counts', 'past runs are in; they count')} from the next decision on.\n"
+        "The guarantee now rests on past runs having been set, with the same noise, and not picked for their outcomes."
     )

@@ -29,7 +29,7 @@ from levers.cli.options import (
 )
 from levers.cli.output import Format
 from levers.core.validation import check_choice
-from levers.errors import InvalidSettingError, StorageError
+from levers.errors import InvalidSettingError, StorageError, to_install
 from levers.studies.analysis.describe import when
 from levers.studies.library import close_storages, default_storage, open_storage
 from levers.studies.storage.base import Storage
@@ -119,7 +119,7 @@ def import_serving() -> ModuleType:
     try:
         from levers.web import server
     except ModuleNotFoundError as error:
-        raise InvalidSettingError(f"{error.name} is not installed; install levers[dashboard]") from None
+        raise InvalidSettingError(f"{error.name} is not installed: {to_install('dashboard')}") from None
     return server
 
 

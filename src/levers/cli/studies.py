@@ -2,30 +2,32 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from levers.cli.options import (
     DEFAULT,
     FormatOption,
-    Name,
+    Reached,
     StorageOption,
+    StudiesHere,
     TokenOption,
     UrlOption,
-    check_exists,
-    command,
+    command_there,
+    kept_in,
     missing_file,
-    open_study,
+    on_study,
     say_rows,
     service,
+    studies_in,
     with_settings,
 )
 from levers.cli.output import Format
-from levers.errors import InvalidSpaceError
+from levers.errors import InvalidSettingError, InvalidSpaceError
 from levers.studies.analysis.describe import several, when
 from levers.studies.analysis.views import Status
-from levers.studies.library import copy_study, create_study, delete_study, list_studies, load_study, merge_study
+from levers.studies.library import copy_study, list_studies, load_study
 from levers.studies.settings import CREATE, SETTINGS
 from levers.studies.space_text import (
     Typed,
@@ -36,9 +38,13 @@ from levers.studies.space_text import (
     parse_setting,
     read_space,
 )
+from levers.studies.study import Study
+
+if TYPE_CHECKING:
+    from levers.client import RemoteStudy
 
 _HELP = {setting.name: setting.help for setting in SETTINGS}
-SpaceOption = Annotated[Path | None, typer.Option(help="A .toml or .json file with the factors.")]
+SpaceOption = Annotated[Path | None, typer.Option(help="A .toml or .json file with the levers.")]
 FactorOption = Annotated[list[str] | None, typer.Option(help="A lever and its levels: heat=low,mid,high.")]
 ForbidOption = Annotated[list[str] | None, typer.Option(help="Levels that cannot be together: heat=high,speed=4.")]
 MergeOption = Annotated[list[str] | None, typer.Option(help="Levers that influence each other: heat,speed.")]
@@ -48,7 +54,7 @@ HardOption = Annotated[list[str] | None, typer.Option(help=_HELP["hard_to_change
 def typed_levers(space: Path | None, factor: list[str] | None, besides: str = "") -> Typed:
     """The levers that a command is given: in a file, or one by one; `besides` says in what other way it takes them."""
     if (space is None) == (not factor):
-        raise InvalidSpaceError(f"give the factors once: {besides}--space FILE, or --factor NAME=LEVEL,LEVEL for each")
+        raise InvalidSpaceError(f"give the levers once: {besides}--space FILE, or --factor NAME=LEVEL,LEVEL for each")
     return read_space(space) if space is not None else Typed([parse_factor(text) for text in factor or []], [], [])
 
 
@@ -71,6 +77,7 @@ def levers_besides(
 
 @with_settings(CREATE)
 def create(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A name for the study.", metavar="NAME")],
     space: SpaceOption = None,
     factor: FactorOption = None,
@@ -78,6 +85,8 @@ def create(
     merge: MergeOption = None,
     free: Annotated[list[str] | None, typer.Option(help=_HELP["free"])] = None,
     hard_to_change: HardOption = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
     storage: StorageOption = DEFAULT,
     **settings: Any,
 ) -> None:
@@ -90,6 +99,7 @@ def create(
       levers create oven --space oven.toml --budget 200 --goal minimize --seed 3
       levers create oven --space oven.toml --budget 200 --free heat
       levers create line --space line.toml --budget 120 --per-day 8 --hard-to-change mould
+      levers create oven --space oven.toml --budget 200 --url http://lab:8080
       levers create oven --space oven.toml --baseline heat=low,speed=2,supplier=A --baseline-outcome 70 --tolerance 5%
     """
     given = typed_levers(space, factor)
@@ -97,12 +107,16 @@ def create(
     if settings["baseline"] is not None:
         settings["baseline"] = parse_setting(levers, settings["baseline"])
     settings |= levers_besides(given, forbid, merge, hard_to_change, free)
-    study = create_study(name, levers, storage=storage, **settings)
-    typer.echo(
-        f"created {name!r} in {study.storage.url}: {levers.n_factors} factors, seed {study.spec.seed}\n"
-        f"{study.forecast()}\n"
-        f"next: {command('ask', name, '-n', study.spec.block_size or 8, '--sheet', 'runs.csv')}"
-    )
+    study = studies_in(context).create_study(name, levers, **settings)
+    counted = several(levers.n_factors, "lever", "levers")
+    typer.echo(f"created {name!r} in {kept_in(study)}: {counted}, seed {study.spec.seed}")
+    _say_next(context, study)
+
+
+def _say_next(context: typer.Context, study: "Study | RemoteStudy") -> None:
+    """What a study that was begun needs, and how to begin."""
+    ask = ("ask", study.name, "-n", study.spec.block_size or 8, "--sheet", "runs.csv")
+    typer.echo(f"{study.forecast()}\nnext: {command_there(context, *ask)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +165,11 @@ def studies(
     say_rows([StudyRow.of(one) for one in found], output, "Studies", drop, nothing)
 
 
+@on_study()
 def copy(
-    name: Name,
+    at: Reached,
     new_name: Annotated[str, typer.Argument(help="The copy's name.", metavar="NEW_NAME")],
     to: Annotated[str | None, typer.Option(help="Another storage to copy to.")] = None,
-    storage: StorageOption = DEFAULT,
 ) -> None:
     """Copy a study with its whole log, under another name or to another storage.
 
@@ -163,18 +177,23 @@ def copy(
     Example:
       levers copy oven oven-backup --to sqlite:///backup.db
     """
-    check_exists(name, storage)
-    made = copy_study(name, new_name, storage, to)
-    typer.echo(f"copied {name!r} to {new_name!r} in {made.storage.url}: {made.status().n_complete} outcomes")
+    if to is None:
+        made: Study | RemoteStudy = at.studies.copy_study(at.name, new_name)
+    elif isinstance(at.studies, StudiesHere):
+        made = copy_study(at.name, new_name, at.studies.storage, to)
+    else:
+        raise InvalidSettingError("--to is another storage; a service copies a study to another name only")
+    told = several(made.status().n_complete, "outcome", "outcomes")
+    typer.echo(f"copied {at.name!r} to {new_name!r} in {kept_in(made)}: {told}")
 
 
+@on_study()
 def merge(
-    name: Name,
+    at: Reached,
     new_name: Annotated[str, typer.Argument(help="The new study's name.", metavar="NEW_NAME")],
     factors: Annotated[str, typer.Argument(help="The levers to study as one: heat,speed.", metavar="LEVERS")],
     budget: Annotated[int | None, typer.Option(help="Runs from here on, if the study has a budget.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same design.")] = None,
-    storage: StorageOption = DEFAULT,
 ) -> None:
     """Go on with levers that influence each other studied as one: a new study, with the runs so far as evidence.
 
@@ -182,22 +201,21 @@ def merge(
     Example:
       levers merge oven oven-2 heat,speed
     """
-    [levers] = parse_merged(open_study(name, storage).space, factors)
-    made = merge_study(name, new_name, levers, storage, budget=budget, seed=seed)
-    n_past = sum(len(past.values) for past in made.state.past)
+    [levers] = parse_merged(at.study.space, factors)
+    made = at.studies.merge_study(at.name, new_name, levers, budget=budget, seed=seed)
     lever = made.spec.inner.factors[made.spec.merging.column_of(levers[0])]
+    runs = several(made.status().n_past, "run", "runs")
     typer.echo(
-        f"created {new_name!r} in {made.storage.url}: {lever.name} as one lever of {lever.n_levels} levels, "
-        f"with {several(n_past, 'run', 'runs')} of {name!r} as evidence\n"
-        f"{made.forecast()}\n"
-        f"next: {command('ask', new_name, '-n', made.spec.block_size or 8, '--sheet', 'runs.csv')}"
+        f"created {new_name!r} in {kept_in(made)}: {lever.name} as one lever of {lever.n_levels} levels, "
+        f"with {runs} of {at.name!r} as evidence"
     )
+    _say_next(at.context, made)
 
 
+@on_study()
 def delete(
-    name: Name,
+    at: Reached,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    storage: StorageOption = DEFAULT,
 ) -> None:
     """Remove a study and everything that was told to it.
 
@@ -205,8 +223,8 @@ def delete(
     Example:
       levers delete oven --yes
     """
-    n = open_study(name, storage).status().n_complete
-    if not yes and not typer.confirm(f"delete {name!r} with {n} outcomes, for good?"):
+    told = several(at.study.status().n_complete, "outcome", "outcomes")
+    if not yes and not typer.confirm(f"delete {at.name!r} with {told}, for good?"):
         raise typer.Exit(1)
-    delete_study(name, storage)
-    typer.echo(f"deleted {name!r}")
+    at.studies.delete_study(at.name)
+    typer.echo(f"deleted {at.name!r}")

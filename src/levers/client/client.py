@@ -11,6 +11,7 @@ from levers.errors import NoSuchStudyError
 from levers.experiments.plan import Budget, Plan, TradeOff
 from levers.studies.analysis.views import Status
 from levers.studies.settings import CREATE, PLAN, settings_of
+from levers.studies.space_text import tolerance_amount
 
 
 class Client:
@@ -59,6 +60,7 @@ class Client:
         max_runs: int | None = None,
         aim: str | None = None,
         noise: str | None = None,
+        certificate: str | None = None,
         algorithm: str = "cfs",
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
@@ -77,6 +79,7 @@ class Client:
         body |= _together(forbidden, merged)
         body |= {
             "name": name,
+            "tolerance": _amount(tolerance),
             "factors": _factors(space),
             "free": [free] if isinstance(free, str) else list(free),
             "hard_to_change": [hard_to_change] if isinstance(hard_to_change, str) else list(hard_to_change),
@@ -131,7 +134,8 @@ class Client:
         block_size: int | None = None,
         effect_sd: float | None = None,
         baseline_outcome: float | None = None,
-        certificate: str = "slippage",
+        certificate: str | None = None,
+        noise: str | None = None,
         forbidden: Iterable[Mapping[str, Level]] = (),
         merged: Iterable[Sequence[str]] = (),
         goal: str = "maximize",
@@ -141,10 +145,21 @@ class Client:
         given = locals()
         body = {setting.name: given[setting.name] for setting in settings_of(PLAN)}
         body |= _together(forbidden, merged)
+        body["tolerance"] = _amount(tolerance)
         body["factors"] = list(space) if isinstance(space, Sequence) else _factors(space)
         found = self._transport.change("/plan", body)
         trade_off = tuple(built(TradeOff, one) for one in found["trade_off"])
         return built(Plan, found, trade_off=trade_off, budgets=tuple(built(Budget, one) for one in found["budgets"]))
+
+
+def _amount(tolerance: float | str | None) -> float | str | None:
+    """A tolerance as the service takes it: a text is a percentage there, and a number in a text becomes one.
+
+    >>> _amount(".5"), _amount(" 5%"), _amount(0.5)
+    (0.5, '5%', 0.5)
+    """
+    is_share = isinstance(tolerance, str) and tolerance.strip().endswith("%")
+    return str(tolerance).strip() if is_share else tolerance_amount(tolerance, None)
 
 
 def _together(forbidden: Iterable[Mapping[str, Level]], merged: Iterable[Sequence[str]]) -> dict[str, Any]:

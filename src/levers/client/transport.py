@@ -22,6 +22,7 @@ from levers.errors import (
     SurprisingOutcomesError,
     TokenError,
     UnreachableError,
+    to_install,
 )
 from levers.studies.outcomes import Surprise
 
@@ -207,5 +208,5 @@ def _httpx() -> Any:
     try:
         import httpx
     except ModuleNotFoundError:
-        raise InvalidSettingError("a client needs httpx: pip install 'levers[client]'") from None
+        raise InvalidSettingError(f"a client needs httpx: {to_install('client')}") from None
     return httpx

@@ -41,13 +41,14 @@ _SPARSE_RUNS = 2_000  # runs of a long block of such a study
 @dataclass(frozen=True)
 class Cost:
     """Seconds and bytes that a first design and the decision after it take, about; the size of that decision in the
-    log; and the most levels that a study of this kind takes.
+    log; the most levels that a study of this kind takes; and by what else it would take `MAX_SPARSE_LEVELS`, in words.
     """
 
     seconds: float
     n_bytes: int
     stored: int
     most_levels: int = MAX_TOTAL_LEVELS
+    takes_more: str = ""
 
 
 def study_cost(n_levels: Sequence[int], *, sparse: bool = False, pooled: bool = True, proven: bool = False) -> Cost:
@@ -102,8 +103,7 @@ def check_cost(n_levels: Sequence[int], cost: Cost) -> None:
 fewer, further apart
     >>> check_cost([2] * 1600, study_cost([2] * 1600))
     Traceback (most recent call last):
-    levers.errors.InvalidSpaceError: all levers together have 3,200 levels; a study takes at most 3,000, or 50,000 \
-where max_parents says that at most a quarter of the levers matter
+    levers.errors.InvalidSpaceError: all levers together have 3,200 levels; a study takes at most 3,000
     >>> check_cost([200] * 3, study_cost([200] * 3, proven=True))
     Traceback (most recent call last):
     levers.errors.InvalidSpaceError: beginning this study would take about 179 seconds and 0.1 GB; at most 60 seconds \
@@ -126,11 +126,8 @@ allowed, so take fewer levels, or leave out the least effect or the proof
             "further apart"
         )
     elif total > cost.most_levels:
-        more = f", or {MAX_SPARSE_LEVELS:,} where max_parents says that at most a quarter of the levers matter"
-        problems.append(
-            f"all levers together have {total:,} levels; a study takes at most {cost.most_levels:,}"
-            + (more if cost.most_levels < MAX_SPARSE_LEVELS else "")
-        )
+        more = f", or {MAX_SPARSE_LEVELS:,} {cost.takes_more}" if cost.takes_more else ""
+        problems.append(f"all levers together have {total:,} levels; a study takes at most {cost.most_levels:,}{more}")
     raise_together(InvalidSpaceError, problems)
     if cost.stored > MAX_STORED:
         raise InvalidSpaceError(

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levers.core.space import Assignment, Codes, Factor, Level, Space
-from levers.errors import InvalidSpaceError, about
+from levers.core.validation import check_count
+from levers.errors import InvalidSettingError, InvalidSpaceError, about
 
 MAX_MERGED = 256
 """The most combinations that one merged factor may have."""
@@ -45,6 +46,25 @@ def merged_groups(space: Space, given: Iterable[Sequence[str]]) -> Groups:
                 space.position(name)
         groups.append(names)
     return tuple(groups)
+
+
+def check_max_parents(max_parents: int, n_levers: int, n_chosen: int) -> None:
+    """Refuse a claim about more levers than are chosen one by one: `n_levers` of which some are tied are `n_chosen`.
+
+    >>> check_max_parents(2, 4, 2)
+    >>> check_max_parents(2, 4, 1)
+    Traceback (most recent call last):
+    levers.errors.InvalidSettingError: at most 2 levers cannot be said to matter: levers that are merged, or tied by \
+forbidden combinations, count as one, so these 4 levers count as 1; leave max_parents out
+    """
+    check_count("max_parents", max_parents, 1, n_levers)
+    if max_parents > n_chosen:
+        then = f"give at most {n_chosen}, or leave max_parents out" if n_chosen > 1 else "leave max_parents out"
+        raise InvalidSettingError(
+            f"at most {max_parents} levers cannot be said to matter: levers that are merged, or tied by forbidden "
+            f"combinations, count as one, so these {n_levers} levers count as {n_chosen}; {then}",
+            field="max_parents",
+        )
 
 
 def forbidden_combinations(space: Space, given: Iterable[Mapping[str, Level]]) -> Forbidden:

@@ -21,6 +21,26 @@ from levers.worlds.random import random_world
 from levers.worlds.scm import World, best_mean, gap, true_parents
 
 DEFAULT_ALGORITHMS = ("cfs", "modl", "parents-first", "oracle")
+OF_RANDOM_WORLDS = (
+    "n_factors",
+    "n_parents",
+    "levels",
+    "noise_sd",
+    "noise",
+    "outcome_bound",
+    "n_worlds",
+    "known_min_effect",
+    "degree",
+    "interaction",
+    "interactions",
+    "magnitude",
+    "min_effect",
+    "max_in_degree",
+    "child_prob",
+    "table_beta",
+    "root_dirichlet",
+)
+"""Settings that say how random worlds are made. A world from a file says these itself."""
 T = TypeVar("T")
 
 
@@ -31,7 +51,8 @@ class Comparison:
     All worlds and algorithms are made once, so that errors come first, unless `make_worlds` is off. `told_parents` is
     the number of parents that algorithms are told, which may be wrong; `known_parents` tells the true one. With `at`,
     the gap after these numbers of runs is compared (`run_curves`), otherwise runs to the verdict (`run_tasks`).
-    `world_file` is one world from a file instead of random ones, `outcome` the node of it that is the outcome.
+    `world_file` is one world from a file instead of random ones, `outcome` the node of it that is the outcome; what
+    says how random worlds are made (`OF_RANDOM_WORLDS`) then stays as it is, with `n_worlds` 1.
 
     >>> Comparison(n_factors=4, n_parents=2, n_worlds=2, n_repeats=1).tasks()
     [(0, 0), (1, 0)]
@@ -82,8 +103,15 @@ class Comparison:
                 raise InvalidSettingError("algorithms are told the true number of parents, or told_parents, not both")
         if self.outcome is not None and self.world_file is None:
             raise InvalidSettingError("outcome names a node of a world from a file; give the file too")
-        if self.world_file is not None and self.n_worlds != 1:
-            raise InvalidSettingError("a world from a file is one world; n_worlds must be 1")
+        if self.world_file is not None:
+            if self.n_worlds != 1:
+                raise InvalidSettingError("a world from a file is one world; n_worlds must be 1", field="n_worlds")
+            usual = {one.name: one.default for one in fields(self)} | {"n_worlds": 1}
+            for name in OF_RANDOM_WORLDS:
+                if getattr(self, name) != usual[name]:
+                    raise InvalidSettingError(
+                        f"{name} is of random worlds; the file says what its world is", field=name
+                    )
         if self.known_min_effect and not self.min_effect:
             raise InvalidSettingError("known_min_effect needs a min_effect above 0")
         if not self.algorithms:

@@ -37,6 +37,7 @@ def optimize(
     n_runs: None = None,
     until: None = None,
     patience: float | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> Verdict: ...
 
@@ -60,6 +61,7 @@ def optimize(
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
     patience: float | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> Verdict | None: ...
 
@@ -82,6 +84,7 @@ def optimize(
     n_runs: int | None = None,
     until: Callable[[AnyStudy], bool] | None = None,
     patience: float | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> Verdict | None:
     """Find the assignment at which a noisy function is best, up to `tolerance`, except with `failure_prob`.
@@ -100,7 +103,8 @@ def optimize(
     what was measured is kept in a journal on this machine until it is told; see `Study.optimize`.
 
     Runs in memory are not lost by an exception of the function or by Ctrl-C either: the exception has them, as
-    `error.study`. Progress is shown in a terminal, if not said otherwise.
+    `error.study`. Progress is shown in a terminal, if not said otherwise. With `workers=4` four runs are made at the
+    same time, in threads of this process: for functions that wait for a machine or another program.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -130,7 +134,13 @@ def optimize(
     study = _begun(name or algorithm, space, storage, given)
     with _kept(study, in_memory=storage is None):
         return study.optimize(
-            _numbers_of(fn), timeout=timeout, n_runs=n_runs, until=until, patience=patience, progress=progress
+            _numbers_of(fn),
+            workers=workers,
+            timeout=timeout,
+            n_runs=n_runs,
+            until=until,
+            patience=patience,
+            progress=progress,
         )
 
 

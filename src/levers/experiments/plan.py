@@ -18,7 +18,7 @@ from levers.core.certificates.certificate import CERTIFICATES, certified_levels,
 from levers.core.certificates.limits import necessary_runs, null_bound, worst_case_bound
 from levers.core.cost import check_cost, plan_cost
 from levers.core.designs.build import certified_design, largest_design
-from levers.core.merging import Merging, forbidden_combinations, merged_groups
+from levers.core.merging import Merging, check_max_parents, forbidden_combinations, merged_groups
 from levers.core.model.choices import Choices, Parts
 from levers.core.model.evidence import noise_upper_bound
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
@@ -26,7 +26,7 @@ from levers.core.space import Level, Space
 from levers.core.validation import check_choice, check_count, check_question, check_scale
 from levers.errors import InvalidSettingError
 from levers.experiments.typical_loss import MOST_WORK, Typical, typical_studies
-from levers.studies.settings import GOALS
+from levers.studies.settings import GOALS, PROOFS
 from levers.studies.space_text import tolerance_amount
 
 NOISE_SD = 1.0
@@ -146,7 +146,8 @@ def plan(
     block_size: int | None = None,
     effect_sd: float | None = None,
     baseline_outcome: float | None = None,
-    certificate: str = CERTIFICATES[0],
+    certificate: str | None = None,
+    noise: str | None = None,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
     goal: str = GOALS[0],
@@ -157,7 +158,8 @@ def plan(
     The space may also be given as a list of level counts. Without `noise_sd` the study has to learn the noise, and the
     plan is for one that turns out as `expected_noise`: by default as large as the tolerance, or 1 with a budget, so
     that all is in units of the noise. What a budget achieves is simulated on worlds in which `max_parents` factors
-    matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. With a
+    matter, or half of them, with effects of standard deviation `effect_sd`, by default that of the noise. `certificate`
+    and `noise` are those of `create_study`: a complete proof, and noise of any shape, take more runs. With a
     `block_size`, how many runs are made in a day, the plan counts `days` too. `forbidden` and `merged` are those of
     `create_study`: combinations that cannot be run, and levers studied as one. With `scale="log"` tolerances, losses
     and `min_effect` are shares of the outcome, which depend a little on the `goal`; noise and `effect_sd` are those of
@@ -171,7 +173,8 @@ def plan(
     """
     whole = Space.sized(list(space)) if isinstance(space, Sequence) else Space.of(space)
     within = tolerance_amount(tolerance, baseline_outcome, scale)
-    given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, certificate)
+    bound = _bound(noise or NOISES[0], certificate or PROOFS[0])
+    given = (within, failure_prob, noise_sd, expected_noise, max_parents, min_effect, budget, effect_sd, bound)
     question = _Question(whole, *given, block_size, goal, scale)
     groups = merged_groups(whole, merged)
     together = Merging.of(whole, forbidden_combinations(whole, forbidden), groups)
@@ -179,6 +182,17 @@ def plan(
         return question.on_scale()
     more = {one.name: getattr(question, one.name) for one in fields(question) if one.name != "space"}
     return merged_plan(together.inner.n_levels, whole.n_levels, together.parts(groups), **more)
+
+
+def _bound(noise: str, certificate: str) -> str:
+    """Which certificate a study of such noise uses: for noise of any shape there is one, and it is proven.
+
+    >>> _bound("gaussian", "proven"), _bound("subgaussian", "slippage")
+    ('proven', 'subgaussian')
+    """
+    check_choice("noise", noise, NOISES)
+    check_choice("certificate", certificate, PROOFS)
+    return CERTIFICATES[2] if noise == NOISES[1] else certificate
 
 
 def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), **given: Any) -> Plan:
@@ -192,6 +206,8 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
     >>> merged_plan([15, 3], [4, 4, 3], tolerance=0.5).worst_case_runs >= plan([4, 4, 3], tolerance=0.5).worst_case_runs
     True
     """
+    if given.get("max_parents") is not None:
+        check_max_parents(given["max_parents"], len(apart), len(merged))
     choices, small = Choices(tuple(merged), parts).determined, sum(apart) - len(apart) <= _MOST_PARAMETERS
     only_forbidden = len(choices.sizes) == len(apart) and choices.sizes_allowed
     if small and only_forbidden and given.get("max_parents") is None:
@@ -203,6 +219,7 @@ def merged_plan(merged: Sequence[int], apart: Sequence[int], parts: Parts = (), 
     counts = ("one_shot_runs", "worst_case_runs", "runs_if_nothing_matters", "runs_if_few_matter", "one_at_a_time_runs")
     larger: dict[str, Any] = {name: max(getattr(one, name), getattr(other, name)) for name in counts}
     pairs = zip(one.trade_off, other.trade_off, strict=True)
+    larger["n_factors"] = len(apart)  # as people count them
     larger["trade_off"] = tuple(TradeOff(a.tolerance, max(a.runs, b.runs)) for a, b in pairs)
     if given.get("budget") is not None:
         larger["budgets"] = budgets = tuple(map(_larger_budget, one.budgets, other.budgets))
@@ -314,7 +331,6 @@ class _Question:
             check_count("max_parents", self.max_parents, 1, self.space.n_factors)
         if self.block_size is not None:
             check_count("block_size", self.block_size)
-        check_choice("certificate", self.certificate, CERTIFICATES)
         check_cost(self.n_levels, plan_cost(self.n_levels, proven=self.certificate == CERTIFICATES[1]))
 
     @property

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
-from levers.errors import InvalidSettingError, LeversError, NoSuchStudyError
+from levers.errors import InvalidSettingError, LeversError, NoSuchStudyError, to_install
 from levers.studies.settings import SETTINGS
 from levers.studies.storage.base import Storage
 
@@ -43,7 +43,7 @@ try:
     from levers.web.security import Guard, Metrics
     from levers.web.service import Access, Service, log
 except ImportError as error:
-    raise InvalidSettingError(f"agents need {error.name}: pip install 'levers[mcp]'") from error
+    raise InvalidSettingError(f"agents need {error.name}: {to_install('mcp')}") from error
 
 PATH = "/mcp"
 """Where the server is on its host."""

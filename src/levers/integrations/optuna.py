@@ -10,7 +10,7 @@ from typing import Any
 
 from levers.algorithms.base import Verdict
 from levers.core.space import Level
-from levers.errors import InvalidOutcomeError, InvalidSettingError, StudyExistsError, TrialError
+from levers.errors import InvalidOutcomeError, InvalidSettingError, StudyExistsError, TrialError, to_install
 from levers.studies.library import create_study, load_study
 from levers.studies.study import Study
 
@@ -27,7 +27,7 @@ try:
     from optuna.study import StudyDirection
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
-    raise InvalidSettingError("the sampler needs Optuna: pip install 'levers[optuna]'") from error
+    raise InvalidSettingError(f"the sampler needs Optuna: {to_install('optuna')}") from error
 
 LEASE = 3600.0
 """Seconds after which the run of a process that gave no sign goes to another, where processes share a storage."""

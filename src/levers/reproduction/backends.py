@@ -17,7 +17,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from levers.core.validation import check_count
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, to_install
 from levers.reproduction.results import Row
 from levers.reproduction.sweeps import Task
 from levers.reproduction.tasks import run_task
@@ -65,7 +65,7 @@ def run_on_cluster(tasks: Sequence[Task], scheduler: str) -> Iterator[Finished]:
     try:
         from distributed import KilledWorker, as_completed
     except ModuleNotFoundError:
-        raise InvalidSettingError("a cluster needs dask: pip install 'levers[cluster]'") from None
+        raise InvalidSettingError(f"a cluster needs dask: {to_install('cluster')}") from None
     if not tasks:
         return
     with _connect(scheduler) as client:

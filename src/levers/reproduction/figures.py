@@ -19,7 +19,7 @@ import polars as pl
 
 from levers.charts.looks import drawable, families
 from levers.charts.svg import plain
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, to_install
 from levers.experiments.compare import Comparison
 from levers.reproduction.results import write_whole
 from levers.reproduction.run import Reproduction
@@ -106,7 +106,7 @@ def check_can_draw() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise InvalidSettingError("figures need matplotlib; install it with: pip install 'levers[figures]'") from error
+        raise InvalidSettingError(f"figures need matplotlib: {to_install('figures')}") from error
 
 
 def draw_figures(reproduction: Reproduction, folder: str | Path) -> list[Path]:

@@ -113,6 +113,7 @@ def create_study(
     max_runs: int | None = None,
     aim: str | None = None,
     noise: str | None = None,
+    certificate: str | None = None,
     algorithm: str = DEFAULT_ALGORITHM,
     forbidden: Iterable[Mapping[str, Level]] = (),
     merged: Iterable[Sequence[str]] = (),
@@ -133,7 +134,8 @@ def create_study(
     default, is the setting recommended at the end; "certify" is the smallest tolerance that can be promised, and what
     a study with a tolerance does. With `max_runs` beside a tolerance a study that has not reached it by then ends with
     what it can promise. With `noise="subgaussian"` the promise holds for noise of any shape that is no wilder than
-    normal noise of `noise_sd`, such as outcomes of yes or no with 0.5.
+    normal noise of `noise_sd`, such as outcomes of yes or no with 0.5. `certificate="proven"` is a complete proof; the
+    usual certificate is checked numerically in a part. Both take more runs.
 
     `storage` is None for memory, `sqlite:///levers.db` or `postgresql+psycopg://user@host/database`. `block_size` is
     how many runs are made together, on a day or a sheet, and how many `ask` on the command line hands out at a time:
@@ -159,7 +161,7 @@ def create_study(
     levers = Space.of(space)
     check_reserved(levers, RESERVED)  # a study from before, gone on with under other terms, may have a factor `study`
     given = {"max_parents": max_parents, "min_effect": min_effect, "budget": budget, "max_runs": max_runs, "aim": aim}
-    given |= {"noise": noise} | options
+    given |= {"noise": noise, "certificate": certificate} | options
     known = option_names(algorithm)
     chosen = {key: value for key, value in given.items() if value is not None or key in options}
     unknown = sorted(set(chosen) - set(known))

@@ -12,6 +12,7 @@ from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import FREE, Assignment, Codes, Level, Space
 from levers.errors import InvalidOutcomeError, InvalidSpaceError, NoSuchTrialError, ObservedLevelError, TrialError
 from levers.studies.events import Numbers, Values
+from levers.studies.spec import StudySpec
 from levers.studies.state import Block, StudyState, TrialState
 
 _TAKEN = (TrialState.RUNNING, TrialState.STALE, TrialState.FAIL)
@@ -160,6 +161,24 @@ def off_scale(scale: OutcomeScale, values: Values) -> list[tuple[int, str]]:
     """
     found = [(i, scale.refusal(value)) for i, value in enumerate(values.tolist())] if scale.is_log else []
     return [(i, why) for i, why in found if why is not None]
+
+
+def forbidden_rows(spec: StudySpec, codes: Codes) -> list[tuple[int, str]]:
+    """Places of runs that set what a study forbids, each with the combination.
+
+    >>> space = Space.of({"heat": ["low", "high"], "speed": [1, 4]})
+    >>> spec = StudySpec(space, tolerance=0.5, forbidden=((("heat", "high"), ("speed", 4)),))
+    >>> forbidden_rows(spec, np.array([[0, 1], [1, 1]], dtype=np.int16))
+    [(1, 'the study forbids heat=high, speed=4')]
+    """
+    found: dict[int, str] = {}
+    for combination in spec.forbidden:
+        places = [spec.space.position(name) for name, _ in combination]
+        levels = [spec.space.factors[k].code(level) for k, (_, level) in zip(places, combination, strict=True)]
+        parts = ", ".join(f"{name}={level}" for name, level in combination)
+        for i in np.flatnonzero((codes[:, places] == levels).all(axis=1)).tolist():
+            found.setdefault(i, f"the study forbids {parts}")
+    return sorted(found.items())
 
 
 def check_settings(state: StudyState, trials: Numbers, asked: Mapping[int, Assignment]) -> None:

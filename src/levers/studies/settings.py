@@ -30,6 +30,7 @@ QUESTIONS = {
 GOALS = ("maximize", "minimize")
 AIMS = ("certify", "best")
 NOISES = ("gaussian", "subgaussian")
+PROOFS = ("slippage", "proven")
 Kind: TypeAlias = Literal[
     "choice",
     "text",
@@ -147,7 +148,7 @@ SETTINGS = (
         "gaussian (default), or subgaussian for noise of any shape, such as yes or no: it takes more runs.",
         None,
         NOISES,
-        (CREATE,),
+        (CREATE, PLAN),
         question=NOISE,
     ),
     Setting(
@@ -294,10 +295,10 @@ SETTINGS = (
         "certificate",
         "choice",
         "the certificate",
-        "slippage, proven or subgaussian.",
-        "slippage",
-        ("slippage", "proven", "subgaussian"),
-        (PLAN,),
+        "slippage (default), or proven for a complete proof: it takes more runs.",
+        None,
+        PROOFS,
+        (CREATE, PLAN),
     ),
 )
 

@@ -257,7 +257,7 @@ def tolerance_amount(given: float | str | None, baseline_outcome: float | None, 
     (0.05, 0.05)
     >>> tolerance_amount("5%", None)
     Traceback (most recent call last):
-    levers.errors.InvalidSettingError: a tolerance of 5% is of the outcome today: give that as baseline_outcome; \
+    levers.errors.InvalidSettingError: a tolerance of 5% is of the outcome today: give the baseline's outcome too; \
 on a log scale it needs none
     """
     if not isinstance(given, str):
@@ -271,8 +271,8 @@ on a log scale it needs none
             return share / 100
         if baseline_outcome is None:
             raise InvalidSettingError(
-                f"a tolerance of {text} is of the outcome today: give that as baseline_outcome; on a log scale it "
-                "needs none"
+                f"a tolerance of {text} is of the outcome today: give the baseline's outcome too; on a log scale "
+                "it needs none"
             )
         if baseline_outcome == 0:
             raise InvalidSettingError(f"{text} of an outcome of 0 is nothing; give the tolerance in the outcome's unit")

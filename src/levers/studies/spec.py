@@ -20,7 +20,7 @@ from levers.algorithms.registry import (
 from levers.core.codec import restored, serialisable
 from levers.core.cost import check_cost
 from levers.core.designs.changes import HardLevers
-from levers.core.merging import Forbidden, Groups, Merging
+from levers.core.merging import Forbidden, Groups, Merging, check_max_parents
 from levers.core.model.choices import Choices, Parts
 from levers.core.outcome_scale import LINEAR, SCALES, OutcomeScale
 from levers.core.space import Assignment, Codes, Factor, Space
@@ -89,6 +89,9 @@ class StudySpec:
         check_free(self)
         check_hard_to_change(self)
         check_options(self.algorithm, self._solver_options)
+        claimed = dict(self.options).get("max_parents")
+        if self.is_merged and claimed is not None:
+            check_max_parents(claimed, self.space.n_factors, self.inner.n_factors)
         check_cost(
             self.inner.n_levels, self.solver.cost
         )  # a solver that was made without its checks, and computes none

@@ -57,6 +57,7 @@ from levers.studies.outcomes import (
     check_settings,
     check_told,
     corrected_levels,
+    forbidden_rows,
     new_outcomes,
     off_scale,
     past_runs,
@@ -139,7 +140,13 @@ def callers_level() -> int:
 
 def no_outcomes(n: int) -> str:
     """What a `NoOutcomeWarning` says."""
-    return f"{n} outcomes were NaN; these runs count as failed and are asked for again"
+    from levers.studies.analysis.describe import several
+
+    return several(
+        n,
+        "outcome was NaN; this run counts as failed and is asked for again",
+        "outcomes were NaN; these runs count as failed and are asked for again",
+    )
 
 
 class Study(AnyStudy):
@@ -678,8 +685,9 @@ class Study(AnyStudy):
                 raise TrialError(f"{where} is {y[i]:g}; {why}; nothing was stored")
             if transaction.state.open_block is None:
                 raise StudyError("the study is finished; past data can only enter before the verdict")
-            if (spec.contract(rows) < 0).any():
-                raise StudyError("some of these runs are combinations that the study forbids")
+            for i, why in forbidden_rows(spec, rows):
+                where = f"run {i + 1} of {len(y)}" if lines is None else f"row {lines[i]}"
+                raise StudyError(f"{where} cannot have been made: {why}; nothing was stored")
             if any(np.array_equal(p.codes, rows) and np.array_equal(p.values, y) for p in transaction.state.past):
                 raise StudyError("these very runs were imported before; counting them twice would void the guarantee")
             flags = past_surprises(transaction.state, rows, y, lines)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, to_install
 from levers.worlds.scm import OUTCOME, World, true_parents
 
 _OUTCOME_COLOUR, _PARENT_COLOUR, _OTHER_COLOUR, _EDGE_COLOUR = "#E69F00", "#56B4E9", "#DDDDDD", "#777777"
@@ -25,7 +25,7 @@ def draw_graph(world: World, path: str | Path) -> Path:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InvalidSettingError("drawing needs matplotlib: pip install 'levers[figures]'") from error
+        raise InvalidSettingError(f"drawing needs matplotlib: {to_install('figures')}") from error
     target = Path(path)
     if target.suffix.lower() not in {".png", ".svg", ".pdf"}:
         raise InvalidSettingError(f"the picture's name must end in .png, .svg or .pdf, not {target.name!r}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from levers.core.space import Factor, Space
 from levers.core.validation import check_count, check_positive
-from levers.errors import InvalidSettingError, InvalidSpaceError, InvalidWorldError
+from levers.errors import InvalidSettingError, InvalidSpaceError, InvalidWorldError, to_install
 from levers.worlds.mechanisms import Mechanism, RandomTable, StateTable, Table
 from levers.worlds.outcome import AdditiveOutcome, Noise, Outcome, StateOutcome, TableOutcome
 from levers.worlds.scm import OUTCOME, Hidden, World
@@ -32,7 +32,7 @@ def read_bif(content: bytes, outcome: str | None, values: Mapping[str, float] | 
     try:
         from pgmpy.readwrite import BIFReader  # takes seconds to import
     except ImportError as error:
-        raise InvalidSettingError("reading a BIF network needs pgmpy: pip install 'levers[networks]'") from error
+        raise InvalidSettingError(f"reading a BIF network needs pgmpy: {to_install('networks')}") from error
     try:
         packed = content[:2] == b"\x1f\x8b"
         text = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_TEXT + 1) if packed else content

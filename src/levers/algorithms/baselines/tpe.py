@@ -14,7 +14,7 @@ from levers.core.codec import serialisable
 from levers.core.model.level_index import Numbers
 from levers.core.space import Codes
 from levers.core.validation import check_count
-from levers.errors import InvalidSettingError
+from levers.errors import InvalidSettingError, to_install
 
 STAGE = "TPE"
 
@@ -134,5 +134,5 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ModuleNotFoundError as error:
-        raise InvalidSettingError("tpe needs Optuna: pip install 'levers[optuna]'") from error
+        raise InvalidSettingError(f"tpe needs Optuna: {to_install('optuna')}") from error
     return optuna

@@ -104,7 +104,22 @@ class Cfs(CfsOptions):
         """What a study costs to begin, about. Studies ask for it again with every run that they hand out."""
         sparse = isinstance(self.max_parents, int) and self.is_sparse  # it is asked for before options are checked
         proven = self.certificate == CERTIFICATES[1]
-        return study_cost(self.space.n_levels, sparse=sparse, pooled=self.pools, proven=proven)
+        found = study_cost(self.space.n_levels, sparse=sparse, pooled=self.pools, proven=proven)
+        return found if sparse else replace(found, takes_more=self._to_be_sparse())
+
+    def _to_be_sparse(self) -> str:
+        """What a study would have to be asked, in words, to look for few parents among very many factors."""
+        most = int(settings.SPARSE_SHARE * self.space.n_factors)
+        few = isinstance(self.max_parents, int) and self.max_parents <= most
+        wanted = [
+            *(["a tolerance in place of the budget"] if self.budget is not None else []),
+            *([] if few else [f"max_parents of at most {most:,}, a quarter of the levers"]),
+        ]
+        if self.noise != NOISES[0] or self.certificate != CERTIFICATES[0] or self.min_effect is not None:
+            wanted.append("no min_effect, complete proof or noise of any shape")
+        if any(self.parts):
+            wanted.append("no forbidden combinations")
+        return f"with {' and '.join(wanted)}" if most and wanted else ""
 
     @cached_property
     def two_stage(self) -> TwoStage:

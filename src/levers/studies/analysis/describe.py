@@ -28,7 +28,7 @@ def words(event: Event) -> str:
         case events.Created():
             spec = event.spec
             on = ", on a log scale" if spec.outcome_scale.is_log else ""
-            levers = several(spec.space.n_factors, "factor", "factors")
+            levers = several(spec.space.n_factors, "lever", "levers")
             return f"created: {levers}, {spec.goal} with {spec.algorithm}{on}"
         case events.Decided():
             return "decided"

@@ -9,7 +9,7 @@ import polars as pl
 
 from levers.core.codec import to_json
 from levers.core.space import FREE, Level
-from levers.errors import InvalidSettingError, SheetError
+from levers.errors import InvalidSettingError, SheetError, to_install
 from levers.studies.events import Numbers, Values
 from levers.studies.sheets.cells import printed
 from levers.studies.sheets.files import target_of, whole_file
@@ -89,7 +89,7 @@ def as_pandas(frame: pl.DataFrame) -> Any:
         import pandas
     except ModuleNotFoundError:
         raise InvalidSettingError(
-            "pandas is not installed: pip install 'levers[pandas]', or take the polars frame"
+            f"pandas is not installed: {to_install('pandas')}, or take the polars frame"
         ) from None
     columns = {}
     for name, column in frame.to_dict().items():

@@ -38,12 +38,27 @@ class Forecast:
 
     def __str__(self) -> str:
         if self.likely is None or self.worst_case is None:
-            return f"{self.now} runs to go in this round, then more"
+            return f"{several(self.now, 'run', 'runs')} to go in this round, then perhaps more"
         if not self.worst_case:
             return "no runs to go"
+        likely = several(self.likely, "run", "runs")
         if self.likely >= self.worst_case:
-            return f"{self.likely} runs to go; {self.now} in this round"
-        return f"about {self.likely} runs to go, {self.worst_case} in the worst case; {self.now} in this round"
+            return f"{likely} to go; {self.now:,} in this round"
+        return f"about {likely} to go, {self.worst_case:,} in the worst case; {self.now:,} in this round"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no runs can follow those of the round under way."""
+        return self.worst_case is not None and self.worst_case <= self.now
+
+    @property
+    def what_follows(self) -> str:
+        """What comes after the round under way, for somebody who asked for more runs than it has.
+
+        >>> Forecast(3, 3, 3).what_follows, Forecast(3, None, None).what_follows
+        ('these are the last', 'what comes next depends on the outcomes of this round')
+        """
+        return "these are the last" if self.is_last else "what comes next depends on the outcomes of this round"
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +406,9 @@ def _provisos(state: StudyState) -> Iterator[Remark]:
         yield Remark("allowed", f"the answer is the best of all allowed settings, and {covered}")
     if state.n_past_used:
         n = sum(len(past.values) for past in state.past[: state.n_past_used])
-        text = f"rests on {n} imported runs having been set, with the same noise, and not chosen for their outcomes"
+        runs = several(n, "imported run", "imported runs")
+        theirs = "its outcome" if n == 1 else "their outcomes"
+        text = f"rests on {runs} having been set, with the same noise, and not chosen for {theirs}"
         yield Remark("imported", text)
         if state.spec.merged:
             text = "that levers may have been merged because of these very runs is not accounted for"

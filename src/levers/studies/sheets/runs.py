@@ -17,6 +17,7 @@ from levers.studies.outcomes import (
     Surprise,
     check_correctable,
     corrected_levels,
+    forbidden_rows,
     new_outcomes,
     off_scale,
     outcome_number,
@@ -233,10 +234,13 @@ def import_sheet(study: "Study", path: AnySheet, note: str, *, insist: bool = Tr
     if sheet.trials is not None and is_of_study(study, sheet):
         raise SheetError("this is a run sheet of this very study; `levers tell` takes it, and nothing is counted twice")
     filled = sheet.filled
-    lines, outcomes = sheet.lines[filled].tolist(), sheet.outcomes[filled]
-    wrong = off_scale(study.spec.outcome_scale, outcomes)
-    _raise_all(sheet, [(lines[i], f"the outcome is {outcomes[i]:g}; {why}") for i, why in wrong])
-    return study.take_past(sheet.codes[filled], outcomes, note, insist=insist, lines=lines)
+    lines, outcomes, codes = sheet.lines[filled].tolist(), sheet.outcomes[filled], sheet.codes[filled]
+    wrong = [
+        (lines[i], f"the outcome is {outcomes[i]:g}; {why}") for i, why in off_scale(study.spec.outcome_scale, outcomes)
+    ]
+    wrong += [(lines[i], why) for i, why in forbidden_rows(study.spec, codes)]
+    _raise_all(sheet, wrong)
+    return study.take_past(codes, outcomes, note, insist=insist, lines=lines)
 
 
 def sheet_columns(

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from levers.core.space import Space
-from levers.errors import SheetError
+from levers.errors import SheetError, to_install
 from levers.studies.sheets.cells import Problems
 from levers.studies.sheets.ooxml import MAX_ROWS, sheet_rows
 from levers.studies.sheets.table import Columns, Table, match_columns
@@ -91,7 +91,7 @@ def _openpyxl() -> ModuleType:
         import openpyxl.cell
         import openpyxl.worksheet.datavalidation
     except ImportError:
-        raise SheetError("Excel workbooks need openpyxl: pip install 'levers[excel]', or use a .csv file") from None
+        raise SheetError(f"Excel workbooks need openpyxl: {to_install('excel')}, or use a .csv file") from None
     return openpyxl
 
 

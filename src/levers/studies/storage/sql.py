@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from levers.errors import StorageError, UnreachableError
+from levers.errors import StorageError, UnreachableError, to_install
 from levers.studies.storage.base import (
     Header,
     Session,
@@ -374,7 +374,7 @@ def new_engine(
         pool = {"pool_timeout": POOL_SECONDS} | pool
         engine = sa.create_engine(url, connect_args=options, **pool)
     except ModuleNotFoundError as error:
-        raise StorageError(f"{error}; install levers[postgresql]") from None
+        raise StorageError(f"{error}: {to_install('postgresql')}") from None
     look_before_use(engine)
     return engine
 

@@ -71,7 +71,7 @@ def create(request: Request, body: Annotated[NewStudy, Body()], key: Key = None)
     who = service.allow(request, "admin").who
     settings = body.settings()
     algorithm = settings["algorithm"]
-    fields = set(settings) - {"noise"}  # which was an option before it was a field, and still may be
+    fields = set(settings) - {"noise", "certificate"}  # which were options before they were fields, and still may be
     wrong = sorted(set(body.options) - (set(option_names(algorithm)) - fields))
     if wrong:
         raise InvalidSettingError(

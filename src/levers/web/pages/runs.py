@@ -52,11 +52,12 @@ def _handed_out(study: Study, n: int, wanted: int) -> str:
     if n == wanted:
         return several(n, "run is out", "runs are out") + ". Make them in the order given: it is random on purpose."
     if n:
-        return f"{n:,} of {wanted:,} runs are out: what comes next depends on the outcomes of this round."
+        return f"{n:,} of {wanted:,} runs are out: {study.forecast().what_follows}."
     if study.is_finished:
         return f"There are no runs to make. {_ended(study)}"
     out = study.status().n_running
-    return f"Nothing to hand out: {several(out, 'run is', 'runs are')} out, and what comes next depends on them."
+    are = several(out, "run is", "runs are")
+    return f"Nothing to hand out: {are} out, and {study.forecast().what_follows}."
 
 
 def _ended(study: Study) -> str:

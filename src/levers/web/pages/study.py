@@ -79,7 +79,7 @@ class Headline:
 
 def _to_go(to_go: Forecast) -> str:
     if to_go.worst_case is None:
-        return f"{count(to_go.now)} to go in this round, then more"
+        return f"{count(to_go.now)} to go in this round, then perhaps more"
     if to_go.likely is None:
         return f"at most {count(to_go.worst_case)} to go, {count(to_go.now)} in this round"
     if to_go.now >= to_go.worst_case:
@@ -112,7 +112,11 @@ def _action(status: Status) -> str:
         ready = "Enter the outcome of the run that is out"
         if status.n_running > 1:
             ready = f"Enter the outcomes of the {count(status.n_running)} runs that are out"
-        return f"{ready}, or ask for more." if status.n_waiting else f"{ready}: what comes next depends on them."
+        if status.n_waiting:
+            return f"{ready}, or ask for more."
+        if not status.to_go.is_last:
+            return f"{ready}: what comes next depends on them."
+        return f"{ready}: {'it is' if status.n_running == 1 else 'they are'} the last."
     return f"Ask for runs, make them in the order given, and enter their outcomes. {count(status.n_waiting)} are ready."
 
 
