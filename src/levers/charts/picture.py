@@ -317,8 +317,11 @@ figure { margin: 0 0 2rem; }
 svg { display: block; background: #ffffff; border-radius: 6px; padding: 8px; box-sizing: border-box;
   width: 100%; height: auto; }
 figcaption { margin-top: .5rem; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
+  overflow-x: auto; }
+th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top;
+  overflow-wrap: normal; } /* a narrow table scrolls: no number breaks in its middle */
+@media print { th, td { overflow-wrap: anywhere; } } /* paper does not scroll */
 """
 # nothing can be loaded or run, whatever a name says; large pictures hold an image of their own
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

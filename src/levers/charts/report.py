@@ -46,13 +46,13 @@ figure { margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
   overflow-x: auto; }
 th, td { border-bottom: 1px solid var(--c-grid); padding: .25rem 1.2rem .25rem 0; text-align: left;
-  vertical-align: top; }
+  vertical-align: top; overflow-wrap: normal; } /* a narrow table scrolls: no number breaks in its middle */
 figcaption, .quiet { color: var(--c-muted); font-size: .88rem; }
 .answer { border-left: .35rem solid var(--good); padding: .2rem 1rem; }
 .doubt { border-left: .35rem solid var(--bad); padding: .2rem 1rem; }
 code { overflow-wrap: anywhere; }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt; } h2 { break-after: avoid; }
-  figure, tr { break-inside: avoid; } }
+  figure, tr { break-inside: avoid; } th, td { overflow-wrap: anywhere; } } /* paper does not scroll */
 """
 
 
