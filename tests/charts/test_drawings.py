@@ -501,3 +501,17 @@ def test_logarithmic_scales_always_have_marks(low: float, times: float, most: in
 @given(st.text(max_size=200), st.floats(30, 300))
 def test_names_fit_their_room(name: str, room: float) -> None:
     assert text_width(fitted(name, room)) <= max(room, 40)
+
+
+WORDS = ("medium, 2.5", "injection speed + hold time", "C, 60", "0.414", "Rückführung %", "MAX WARM", "estimated loss")
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_texts_are_taken_to_be_as_wide_as_a_wide_font_draws_them(text: str) -> None:
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(font_manager.findfont("DejaVu Sans"))
+    font.set_size(100, 72)
+    drawn = sum(font.load_char(ord(c)).linearHoriAdvance for c in text) / 2**16 / 100
+    assert 0.98 * drawn < text_width(text, 1.0) < 1.15 * drawn
