@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from levers.charts.facts import Facts
 from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
+from levers.studies.events import Told
 from levers.studies.library import create_study, list_studies, load_study, open_storage
 from levers.studies.sheets.runs import trial_codes
 from levers.studies.space_text import parse_text
@@ -459,7 +460,15 @@ def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, m
     assert len(drawn) == n_before + 1
 
 
-def test_who_told_is_found_far_back(storage: Storage) -> None:
+@pytest.fixture
+def renamed() -> Iterator[None]:
+    """A class of events with another name, whose tag in the log stays."""
+    name, Told.__name__ = Told.__name__, "Renamed"
+    yield
+    Told.__name__ = name
+
+
+def test_who_told_is_found_far_back_and_by_the_tag_of_the_event(storage: Storage, renamed: None) -> None:
     study = oven(storage, tolerance=0.2)
     first = study.ask(1)[0]
     study.by("ann").tell(first, 1.0)
