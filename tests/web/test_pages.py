@@ -460,6 +460,17 @@ def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, m
     assert len(drawn) == n_before + 1
 
 
+def test_the_best_setting_shows_in_the_first_round_once_enough_is_told(client: TestClient, storage: Storage) -> None:
+    study, rng = oven(storage), np.random.default_rng(0)
+    first = study.ask(100)
+    assert "once enough outcomes tell the levels apart" in client.get(at("oven")).text
+    study.tell_many((trial, float(rng.normal())) for trial in first[:-1])
+    assert study.status().to_go.now == 1  # the round is not over
+    page = client.get(at("oven")).text
+    assert "Best setting now" in page
+    assert "at the latest after the first round" not in page
+
+
 @pytest.fixture
 def renamed() -> Iterator[None]:
     """A class of events with another name, whose tag in the log stays."""

@@ -164,7 +164,7 @@ def _effects_caption(view: StudyView) -> str:
     if [row for row in view.effects if row.high is not None]:
         caption = f"Thin bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
     elif spec.solver.certifies_early:
-        caption = "Estimates from the first runs; intervals come with the first complete round."
+        caption = "Estimates from the first runs; intervals that hold all at once come with more of them."
     else:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
     if [row for row in view.effects if row.usual_low is not None and row.usual_low != row.usual_high]:

@@ -130,7 +130,7 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
     if said.verdict is None:
         lines.append(_sentence(f"{several(view.status.n_complete, 'run', 'runs')} so far, {view.status.to_go}"))
     if best is None:
-        lines.append("<p>No round of runs is complete, so nothing leads yet.</p>")
+        lines.append("<p>Too few outcomes are told to tell the levels apart, so nothing leads yet.</p>")
     else:
         lines.append(_setting(best.params if said.verdict is None else said.verdict.assignment))
         scale = spec.outcome_scale
