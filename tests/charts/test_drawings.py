@@ -388,6 +388,7 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
         assert len(marks(chart, "c-row")) == MOST_LEVELS
         assert len(chart.facts.rows) == 2000
         assert "150 of 2000 levels are drawn" in chart.facts.caption
+        assert chart.facts.in_table == "The table has all."
         check([chart])
     assert texts(CHARTS["effects"].both(view)[0], "c-bold")[0] == "lever 700"
 

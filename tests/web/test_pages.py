@@ -471,6 +471,13 @@ def test_the_best_setting_shows_in_the_first_round_once_enough_is_told(client: T
     assert "at the latest after the first round" not in page
 
 
+def test_a_drawing_that_leaves_something_out_points_to_its_table(client: TestClient, storage: Storage) -> None:
+    study = create_study("seven", {f"lever {k}": [1, 2] for k in range(7)}, budget=20, seed=1, storage=storage)
+    rng = np.random.default_rng(0)
+    study.optimize(lambda run: float(rng.normal()))
+    assert "of 21 pairs are drawn. The table has all." in client.get(at("seven", "/checks")).text
+
+
 @pytest.fixture
 def renamed() -> Iterator[None]:
     """A class of events with another name, whose tag in the log stays."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from levers.charts.facts import Facts, Row, doubt_note, listed, nothing_yet, number
+from levers.charts.facts import TABLE_HAS_ALL, Facts, Row, doubt_note, listed, nothing_yet, number
 from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
@@ -88,7 +88,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     else:
         caption = f"The largest difference of each of {levers} in standard errors: it describes, and proves nothing."
     if n > MOST_FACTORS:
-        caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn; the table has all."
+        caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn."
     caption += doubt_note(view)
     strong = Look("shown to matter", "c-lead", "bar")
     weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
@@ -103,7 +103,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
-    return Facts(view.title, heading, caption, alt, header, rows, data)
+    in_table = TABLE_HAS_ALL if n > MOST_FACTORS else ""
+    return Facts(view.title, heading, caption, alt, header, rows, data, in_table=in_table)
 
 
 def _strength(one: FactorEvidence) -> tuple[float, float]:
@@ -128,9 +129,10 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     n = len(found.checks)
     caption = clipped(found.summary, 900)
     caption = caption[:1].upper() + caption[1:] + "."
+    in_table = ""
     if n > MOST_PAIRS:
-        caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn"
-        caption += f"; the table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else "; the table has all."
+        caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn."
+        in_table = f"The table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else TABLE_HAS_ALL
     if [check for check in found.checks if check.adjusted < found.level and not _is_suspected(found, check)]:
         caption += " A pair beyond the line that is not suspected is an echo of one that is."
     first = sorted(found.checks, key=lambda check: not _is_suspected(found, check))[:MOST_PAIRS]
@@ -143,7 +145,7 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     header = ("lever", "and lever", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
     data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.2 * alarm, max(12.0, 1.2 * alarm))
-    return Facts(view.title, heading, caption, alt, header, rows, data)
+    return Facts(view.title, heading, caption, alt, header, rows, data, in_table=in_table)
 
 
 def _pair_bar(found: Additivity, check: PairCheck) -> Bar:

@@ -12,7 +12,19 @@ from markupsafe import Markup
 from levers.charts import check_facts, facts, looks
 from levers.charts.check_facts import Bars, Leftover
 from levers.charts.confirmation import confirmation_facts, draw_confirmation
-from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
+from levers.charts.facts import (
+    TABLE_HAS_ALL,
+    Bins,
+    Facts,
+    History,
+    LevelMark,
+    Levels,
+    Line,
+    RunsOnly,
+    Steps,
+    cut_note,
+    is_wide,
+)
 from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, USUAL, Look
 from levers.charts.svg import (
     LINES,
@@ -96,7 +108,8 @@ class Frame:
         bottom = parts[-1].levels[-1][0] + ROW / 2 + 4
         canvas.height = bottom + 40
         note = cut_note(sum([len(part.levels) for part in parts]), len(levels.marks))
-        canvas.note = f"{note} {order}; the table has all." if note else ""
+        canvas.note = f"{note} {order}." if note else ""
+        canvas.is_cut = bool(note)
         return cls(parts, top, bottom, 22 + min(max(widest, 40.0), 0.28 * canvas.width))
 
     def rows(self, canvas: Canvas, scale: Scale, title: str, zero: float) -> list[tuple[float, LevelMark]]:
@@ -444,7 +457,8 @@ class Kind(Generic[S, T]):
             canvas.placeholder(found.alt)
         else:
             self.draw(canvas, found.data)
-        said = replace(found, caption=found.caption + canvas.note) if canvas.note else found
+        in_table = TABLE_HAS_ALL if canvas.is_cut else found.in_table
+        said = replace(found, caption=found.caption + canvas.note, in_table=in_table)
         return Chart(self.key, said, canvas.drawing(found.title, found.alt))
 
     def both(self, of: S) -> tuple[Chart, Chart]:

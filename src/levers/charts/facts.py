@@ -19,6 +19,9 @@ from levers.core.outcome_scale import OutcomeScale
 from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
 
+TABLE_HAS_ALL = "The table has all."
+"""Said of a drawing that leaves something out, where its table is shown."""
+
 T = TypeVar("T")
 Row = tuple[str, ...]
 
@@ -29,6 +32,7 @@ class Facts(Generic[T]):
 
     Without data there is nothing to draw, and `alt` says why and what to do. `study` is the name of the study, clipped;
     empty when the chart is about several. `struck` are the rows of the table about levels that were ruled out.
+    `in_table` is what to add to the caption where the table is shown: that it has more than the drawing.
     """
 
     study: str
@@ -39,6 +43,7 @@ class Facts(Generic[T]):
     rows: Sequence[Row]
     data: T | None = None
     struck: frozenset[int] = frozenset()
+    in_table: str = ""
 
     @property
     def title(self) -> str:
@@ -492,8 +497,9 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
     caption = "Lower and further left is better; a large mark is a verdict."
     if [view for view in views if view.state.spec.outcome_scale.is_log]:
         caption += " Studies on a log scale are drawn in percent."
-    if len(drawn) > len(SERIES):
-        caption += f" The first {len(SERIES)} of {len(drawn)} lines are drawn; the table has all."
+    is_cut = len(drawn) > len(SERIES)
+    if is_cut:
+        caption += f" The first {len(SERIES)} of {len(drawn)} lines are drawn."
     if without:
         caption += f" Nothing certified yet: {', '.join(without[:8])}{' and more' if len(without) > 8 else ''}."
     steps = [
@@ -509,7 +515,8 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
         )
     heading = "How far from the best each study's setting can be"
     header = ("study", "algorithm", "runs", "at most so far from the best", "tolerance asked for", "state")
-    return Facts("", heading, caption, alt, header, rows, drawn[: len(SERIES)] or None)
+    in_table = TABLE_HAS_ALL if is_cut else ""
+    return Facts("", heading, caption, alt, header, rows, drawn[: len(SERIES)] or None, in_table=in_table)
 
 
 def _line(view: StudyView) -> Line:

@@ -266,6 +266,7 @@ class Canvas:
         self.key, self.width, self.height = key, width, 0.0
         self.is_narrow = width <= NARROW
         self.note = ""  # what the caption has to add about how it is drawn
+        self.is_cut = False  # whether something is left out of the drawing that the table has
         self.id = f"{key}-{width}"
         self.parts: list[str] = []
         self._patterns: dict[str, str] = {}
