@@ -75,7 +75,7 @@ def check_numbers(study: Study) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_estimates_intervals_and_choice_agree_at_every_moment(seed: int) -> None:
     study, effects, rng = random_study(seed)
-    check_numbers(study)
+    assert {row.standing for row in study.effects()} == {"in play"}  # before the first outcome nothing leads
     for _ in range(40):
         if study.is_finished:
             break

@@ -467,7 +467,8 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
         spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
-            standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
+            leads = j == leader and bool(leaders) and not alone  # before the first outcome none does
+            standing = "ruled out" if (k, j) in gone else lead if leads else rest
             loss, low, high, usual_low, usual_high = scale.losses(
                 losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None))
             )
