@@ -97,8 +97,8 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if proofs:
         legend.append(Look("enough to be shown", "c-ink", "dashed"))
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
-    strongest = short(found[0].factor)
-    alt = f"Bars of the evidence for {n} levers, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
+    strongest, matter = short(found[0].factor), [short(name) for name in view.shown_to_matter]
+    alt = f"Bars of the evidence for {n} levers, strongest: {strongest}. Shown to matter: {listed(matter) or 'none'}."
     header: Row = ("lever", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
     header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)

@@ -457,7 +457,7 @@ class Kind(Generic[S, T]):
             canvas.placeholder(found.alt)
         else:
             self.draw(canvas, found.data)
-        in_table = TABLE_HAS_ALL if canvas.is_cut else found.in_table
+        in_table = " ".join(filter(None, (TABLE_HAS_ALL if canvas.is_cut else "", found.in_table)))
         said = replace(found, caption=found.caption + canvas.note, in_table=in_table)
         return Chart(self.key, said, canvas.drawing(found.title, found.alt))
 

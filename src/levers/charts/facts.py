@@ -15,7 +15,7 @@ from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.core.outcome_scale import OutcomeScale
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
 
@@ -161,7 +161,18 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
     n_gone = sum([row.standing == "ruled out" for row in rows])
     ahead = f"{view.lead.capitalize()}: {_ahead(rows)}. {n_gone} levels are ruled out."
     alt = f"Dot plot of what {len(rows)} levels lose. {ahead}"
-    return _of_levels(view, heading, _effects_caption(view), alt, header, words, cells)
+    found = _of_levels(view, heading, _effects_caption(view), alt, header, words, cells)
+    if not view.part_effects:
+        return found
+    more = "Levers that are tied together come once more at the end of the table, each by itself."
+    return replace(found, rows=[*found.rows, *map(_part_cells, view.part_effects)], in_table=more)
+
+
+def _part_cells(row: EffectRow) -> Row:
+    """A level of a tied lever by itself, in the table of effects: what holds for all at once is of combinations."""
+    scale = EVERY_SCALE[row.scale]
+    numbers = (number(row.loss, scale), "", "", number(row.usual_low, scale), number(row.usual_high, scale))
+    return (plain(row.factor), plain(row.level), str(row.n_runs), *numbers, row.standing, "")
 
 
 def _effects_caption(view: StudyView) -> str:

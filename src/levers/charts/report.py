@@ -8,7 +8,16 @@ from importlib.metadata import version
 from levers.algorithms.base import PAST
 from levers.charts.check_facts import check_rows
 from levers.charts.drawings import CHARTS, charts_of
-from levers.charts.html import LEVEL_HEADER, html_page, level_cells, style_sheet, table
+from levers.charts.html import (
+    LEVEL_HEADER,
+    PART_HEADER,
+    PARTS_WORDS,
+    html_page,
+    level_cells,
+    part_cells,
+    style_sheet,
+    table,
+)
 from levers.charts.verdict_facts import MOST_LEVELS, VerdictFacts, verdict_facts
 from levers.charts.view import StudyView
 from levers.core.outcome_scale import EVERY_SCALE
@@ -205,7 +214,11 @@ def _levels(said: VerdictFacts) -> str:
     rows = level_cells(said.levels)
     more = f"<p>The first {MOST_LEVELS:,} of {said.n_levels:,} levels.</p>" if said.n_levels > len(rows) else ""
     below = _sentence(f"A loss below 0 is no mistake: {said.why_below_zero}") if said.why_below_zero else ""
-    return table(LEVEL_HEADER, rows) + more + below
+    tied = ""
+    if said.parts:
+        tied = f"<p>{PARTS_WORDS}</p>" + table(PART_HEADER, part_cells(said.parts))
+        tied += _sentence(said.parts_below_zero) if said.parts_below_zero else ""
+    return table(LEVEL_HEADER, rows) + more + below + tied
 
 
 def _matter(said: VerdictFacts) -> str:

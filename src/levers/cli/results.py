@@ -101,6 +101,7 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
     The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its factor's F test.
+    Levers that forbidden combinations tie together come once more at the end, each by itself, with ordinary numbers.
 
     \b
     Example:
@@ -108,7 +109,7 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """
     for line in doubt_lines(at.study.status().doubts):
         typer.echo(line, err=True)
-    _say_effects(at.study.effects(), output)
+    _say_effects(at, output)
 
 
 @on_study()
@@ -153,11 +154,11 @@ def say_verdict(at: Reached, output: Format) -> None:
     found, best, scale = study.verdict(), study.best(), study.outcome_scale
     params = best.params if best is not None else found.assignment
     if output is Format.csv:
-        _say_effects(study.effects(), output)
+        _say_effects(at, output)
     elif output is Format.table:
         for line in doubt_lines(found.doubts):
             typer.echo(line)
-        print_verdict(console(), found, () if found.effects else study.effects())
+        print_verdict(console(), found, *(() if found.effects else (study.effects(), study.part_effects())))
         typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {setting_words(params)}.")
         if (enough := enough_words(found)) is not None:
             typer.echo(f"{enough[0].upper()}{enough[1:]}.")
@@ -187,11 +188,11 @@ def say_verdict(at: Reached, output: Format) -> None:
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance tolerance_without_claims failure_prob guarantee certificate noise goal algorithm "
-            "parents n_runs runs_by_stage provisos doubts predicted low high gain p_values free on_parents "
-            "confirmation scale"
+            "parents parents_together n_runs runs_by_stage provisos doubts predicted low high gain p_values free "
+            "on_parents confirmation scale"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
-        say_json({**said, "effects": study.effects()})
+        say_json({**said, "effects": study.effects(), "part_effects": study.part_effects()})
     if found.doubts:
         if study.is_held:
             typer.echo("The study is not finished on this. What next?", err=True)
@@ -238,14 +239,26 @@ def _merging(at: Reached, found: Verdict) -> list[str]:
     return hints
 
 
-def _say_effects(rows: list[EffectRow], output: Format) -> None:
+def _say_effects(at: Reached, output: Format) -> None:
+    """Every level; of levers that are tied together by itself too: below the others, or in a table of their own."""
+    rows, parts = at.study.effects(), at.study.part_effects()
+    if output is not Format.table:
+        _say_levels([*rows, *parts], output, "")
+        return
+    _say_levels(rows, output, "Loss against the leading level")
+    if parts:
+        only_joint = ("low", "high", "ruled_out_after")  # which are said of the combinations
+        _say_levels(parts, output, "Levers that are tied together, each by itself: loss", only_joint)
+
+
+def _say_levels(rows: list[EffectRow], output: Format, title: str, never: tuple[str, ...] = ()) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
-    title, drop = "Loss against the leading level", ("ruled_out_after", "n_runs", "p_value", "standing")
+    drop = [name for name in ("ruled_out_after", "n_runs", "p_value", "standing") if name not in never]
     if output is Format.table and rows and EVERY_SCALE[rows[0].scale].is_log:
         title += ", in percent of its outcome"
         rows = [row.in_percent for row in rows]
-    say_rows(rows, output, title, drop=drop, never=("scale",))
+    say_rows(rows, output, title, drop=drop, never=("scale", *never))
 
 
 def _promise(best: Best, failure_prob: float, finished: bool, in_doubt: bool) -> str:

@@ -295,9 +295,11 @@ def effects(call: Call) -> Answer:
     rows, doubts = study.effects(), study.status().doubts
     shown = rows[:MOST_ROWS]
     data = {"effects": _plain(shown, list[views.EffectRow]), "n_levels": len(rows), "doubts": _remarks(doubts)}
-    data["scale"] = study.spec.scale
-    lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in shown[:_MOST_LINES]]
-    more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > len(lines) else None
+    tied = study.part_effects()[:MOST_ROWS]
+    data |= {"scale": study.spec.scale, "part_effects": _plain(tied, list[views.EffectRow])}
+    said = (*shown[:_MOST_LINES], *tied[:_MOST_LINES])
+    lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in said]
+    more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > _MOST_LINES else None
     about = "Loss against the leading level; intervals hold for all levels at once. Not shown is not the same as none."
     return Answer(_lines(*_doubt_lines(doubts), about, *lines, more), data)
 

@@ -144,6 +144,30 @@ def why_below_zero(verdict: Verdict) -> str | None:
     return None
 
 
+TIED_BELOW_ZERO = "a loss below 0 of a tied lever: better by itself, but not allowed with what the others are set to"
+"""Why a level that was not chosen may look better where levers are chosen together."""
+
+
+def matter_words(verdict: Verdict, name: str) -> str | None:
+    """What is said of a lever that was not shown to matter; None of one that was.
+
+    >>> from levers.core.space import Space
+    >>> setting = Space.of({"heat": ["low", "high"], "speed": [1, 2], "belt": ["A", "B"]}).assignment([0, 1, 0])
+    >>> made = Verdict("cfs", setting, 9, 0.5, 0.1, "", parents=("belt",), parents_together=(("heat", "speed"),))
+    >>> [matter_words(made, name) for name in setting]
+    ['shown together with speed, not by itself', 'shown together with heat, not by itself', None]
+    """
+    if name in (verdict.parents or ()):
+        return None
+    p_value = verdict.p_values_by_lever.get(name)
+    for group in verdict.parents_together:
+        if name in group:
+            others = " and ".join(other for other in group if other != name)
+            known = "" if p_value is None else f" ({chance(p_value)})"
+            return f"shown together with {others}, not by itself{known}"
+    return not_shown(p_value)
+
+
 def not_shown(p_value: float | None) -> str:
     """What is said of a lever that was not shown to matter: with the p-value of its ordinary test, if there is one.
 
