@@ -77,6 +77,8 @@ def test_a_report_has_everything(finished: Study) -> None:
         f"{verdict.n_runs:,}",
         "created: 3 factors",
         finished.state.head,
+        '<th scope="col">outcome</th><th scope="col">state</th>',
+        "<td>failed</td>",
     ):
         assert part.lower() in page.lower(), part
     assert all(proviso.text.split(";")[0][:40] in page for proviso in verdict.provisos if "&" not in proviso.text)

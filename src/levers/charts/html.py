@@ -99,6 +99,8 @@ def _span(low: float | None, high: float | None, scale: str, digits: str) -> str
 def page_text(page: str) -> str:
     """What stands on a page, as plain text for those who cannot see it: headings, lists and tables, no drawings.
 
+    What is folded away is left out: long lists of runs.
+
     >>> print(page_text(html_page("Oven", "p {}", "", "<p>It is <b>hot</b>.</p>" + table(["level"], [["high"]]))))
     # Oven
     <BLANKLINE>
@@ -113,7 +115,7 @@ def page_text(page: str) -> str:
     return "\n".join(reader.lines).strip()
 
 
-_UNREAD = ("head", "svg", "style", "script")
+_UNREAD = ("head", "svg", "style", "script", "details")
 _STARTS = {"h1": "# ", "h2": "## ", "li": "- "}
 _LINES = (*_STARTS, "p", "tr", "figcaption")
 

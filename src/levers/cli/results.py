@@ -17,6 +17,8 @@ from levers.errors import NotFinishedError
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
     BLOCK,
+    CONFIRMATIONS,
+    and_fresh,
     enough_words,
     expected_words,
     gain_words,
@@ -63,7 +65,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     on = ", on a log scale" if scale.is_log else ""
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}{on}")
     out = several(found.n_running, "run", "runs")
-    typer.echo(f"  {found.n_complete} outcomes, {out} out, {found.n_waiting} waiting in this round")
+    made = f"{found.n_complete} outcomes{and_fresh(found.n_fresh)}"
+    typer.echo(f"  {made}, {out} out, {found.n_waiting} waiting in this round")
     if found.n_failed or found.n_stale:
         typer.echo(f"  {found.n_failed} failed and {found.n_stale} stale runs, asked for again")
     if found.n_past:
@@ -74,6 +77,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {line}")
     if found.n_checked and not found.doubts:
         typer.echo(f"  checked at {several(found.n_checked, 'run', 'runs')}: no doubt")
+    if found.confirmation is not None:
+        typer.echo(f"  {CONFIRMATIONS[found.confirmation]}")
     finished = found.state != "running"
     typer.echo(f"  {found.to_go}" if found.state in AWAITS else "  no runs to go")
     if found.note is not None:
@@ -179,7 +184,8 @@ def say_verdict(at: Reached, output: Format) -> None:
         stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
         past = dict(found.runs_by_stage).get(PAST, 0)
         of_which = f" ({', '.join(stages)})" if stages else ""
-        typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
+        made = f"{found.n_runs}{of_which}{f', and {past} of past data' if past else ''}"
+        typer.echo(f"Runs: {made}{and_fresh(study.status().n_fresh)}.")
     else:
         own: dict[str, Any] = {"assignment": dict(params), "guarantee": found.statement}
         own |= {"free": list(params.free), "on_parents": on_parents(found)}

@@ -24,6 +24,8 @@ from levers.errors import InvalidSettingError, surprising
 from levers.studies.analysis import views
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
+    CONFIRMATIONS,
+    and_fresh,
     chance,
     enough_words,
     expected_words,
@@ -274,7 +276,9 @@ def status(call: Call) -> Answer:
     study = call.study()
     status, best = study.status(), study.best()
     data = {**_plain(status), "best": _plain(BestShape.of(best)), "next": next_step(study)}
-    lines = [f"{status.name}: {status.state}; {several(status.n_complete, 'outcome', 'outcomes')}; {status.to_go}"]
+    told = f"{several(status.n_complete, 'outcome', 'outcomes')}{and_fresh(status.n_fresh)}"
+    lines = [f"{status.name}: {status.state}; {told}; {status.to_go}"]
+    lines += [] if status.confirmation is None else [CONFIRMATIONS[status.confirmation]]
     lines += _doubt_lines(status.doubts)
     if best is not None:
         finished = status.state != "running"

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict, within_words
+from levers.core.model.confirmation import CONFIRMED, IN_DOUBT, MEASURED, UNDECIDED
 from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.core.space import Assignment, Level
 from levers.studies import events
@@ -278,6 +279,24 @@ def promise(
         said = within_words(within, compared_with, f"with probability {sure}", without_claims)
     said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
+
+
+def and_fresh(n_fresh: int) -> str:
+    """What is added to a number of runs where fresh runs came on top of them, to confirm a verdict.
+
+    >>> "60 runs made" + and_fresh(12), "60 runs made" + and_fresh(0)
+    ('60 runs made, and 12 fresh ones', '60 runs made')
+    """
+    return f", and {several(n_fresh, 'fresh one', 'fresh ones')}" if n_fresh else ""
+
+
+CONFIRMATIONS = {
+    CONFIRMED: "fresh runs confirm the verdict",
+    IN_DOUBT: "fresh runs put the verdict in doubt",
+    MEASURED: "fresh runs were measured, but nothing was predicted to compare them with",
+    UNDECIDED: "the verdict is not confirmed yet",
+}
+"""What fresh runs say of a verdict, in a few words, by `Confirmation.answer`."""
 
 
 def several(n: int, one: str, more: str) -> str:

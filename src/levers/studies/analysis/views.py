@@ -132,7 +132,9 @@ class Best:
 class Status:
     """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified.
 
-    `within_without_claims` is the same without what was claimed of levers, None where nothing was.
+    `within_without_claims` is the same without what was claimed of levers, None where nothing was. `n_fresh` outcomes
+    of fresh runs come on top of the `n_complete`; `confirmation` is what they say of the verdict, as
+    `core.model.confirmation.Confirmation.answer` puts it, None where nobody asked for any.
     """
 
     name: str
@@ -159,6 +161,8 @@ class Status:
     doubts: tuple[Remark, ...] = ()
     scale: str = LINEAR
     within_without_claims: float | None = None
+    n_fresh: int = 0
+    confirmation: str | None = None
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -240,6 +244,8 @@ def status(name: str, state: StudyState) -> Status:
         doubts=doubts(state),
         scale=state.spec.scale,
         within_without_claims=_without_claims(state, found),
+        n_fresh=state.n_fresh,
+        confirmation=None if (fresh := confirmation(state)) is None else fresh.answer,
     )
 
 
