@@ -336,6 +336,28 @@ def test_residuals_quantiles_pairs_and_factors_are_all_drawn(running: Study) -> 
     assert charts["evidence"].facts.rows[0][5] == f"{max(ratios):.6g}"
 
 
+def test_residuals_in_order_show_days_and_what_stands_out() -> None:
+    study, rng = new(tolerance=None, budget=40, block_size=8), np.random.default_rng(0)
+    study.warns = False
+    while due := study.ask(100):
+        study.tell_many((t, 60.0 * (t.number == 21) + float(rng.normal())) for t in due)
+    view = StudyView("oven", study.state)
+    chart = CHARTS["order"].both(view)[0]
+    assert len(marks(chart, "c-run")) == len(chart.facts.rows) == 40
+    assert chart.svg.count('class="c-block"') == 4  # between five days of eight runs
+    assert "trial 21 stands out" in chart.facts.caption
+    assert [row[0] for row in chart.facts.rows if row[-1] == "yes"] == ["21"]
+    assert chart.facts.rows[21][:2] == ("21", "3")
+    assert ">21</text>" in chart.svg
+    from levers.charts.picture import drawn as picture_of  # not above: charts of pages need no matplotlib
+
+    said, picture = picture_of("oven", study.state, "residuals")
+    axes = picture.figure.axes[0]
+    assert said.rows == chart.facts.rows
+    assert [text.get_text() for text in axes.texts] == ["21"]
+    assert sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "None") == 40  # type: ignore[arg-type]
+
+
 def test_interacting_factors_stand_out() -> None:
     study = new({"a": [0, 1], "b": [0, 1], "c": [0, 1]}, tolerance=None, budget=400)
     rng = np.random.default_rng(1)
@@ -447,7 +469,7 @@ def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPat
 def test_the_style_sheet_knows_every_class() -> None:
     sheet = style_sheet()
     # these say what something is, for scripts and tests, and look like the rest
-    unstyled = {"c-outcome", "c-point", "c-quantile", "c-bar", "c-series", "c-key", "c-mark"}
+    unstyled = {"c-outcome", "c-point", "c-run", "c-quantile", "c-bar", "c-series", "c-key", "c-mark"}
     charts = [chart for study in STUDIES.values() for chart in drawn(study()).values()]
     used = {kind for chart in charts for kind in re.findall(r"\bc-[a-z0-9]+", chart.svg)}
     assert used - unstyled <= set(re.findall(r"\.(c-[a-z0-9]+)", sheet))

@@ -200,7 +200,7 @@ def test_a_verdict_on_forbidden_combinations_has_the_losses_of_its_effects(here:
         assert f"{row['level']}: {round(row['loss'], 2) + 0.0:.2f} ({round(row['usual_low'], 2) + 0.0:.2f} to" in said
 
 
-@pytest.mark.parametrize("kind", ["effects", "history", "elimination", "forecast"])
+@pytest.mark.parametrize("kind", ["effects", "history", "elimination", "forecast", "residuals"])
 def test_pictures(here: Path, kind: str) -> None:
     create()
     for suffix in ("png", "svg", "html"):

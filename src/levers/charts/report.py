@@ -111,7 +111,7 @@ def study_report(study: AnyStudy) -> str:
         _section("Which levers matter", _chart(view, "evidence"), _matter(said)),
         _section("What was ruled out, and when", _chart(view, "elimination"), _ledger(said)),
         _section("What could be certified after how many runs", _chart(view, "forecast")),
-        _section("Checks of the outcomes", _checks(view), _chart(view, "residuals"), _chart(view, "additivity")),
+        _section("Checks of the outcomes", _checks(view), *_check_charts(view)),
         _section("Every outcome", _chart(view, "history"), _runs(view)),
         _section("What was changed by hand", _changes(view)),
         _section("The log", _log(study, view.state.head)),
@@ -220,6 +220,11 @@ def _chart(view: StudyView, key: str) -> str:
         return f'<p class="quiet">{escape(wide.facts.alt)}</p>'
     caption = f"<figcaption>{escape(wide.facts.caption)}</figcaption>"
     return f'<figure><div class="charts">{wide.svg}{narrow.svg}</div>{caption}</figure>'
+
+
+def _check_charts(view: StudyView) -> list[str]:
+    in_order = ["order"] if view.residuals.n_runs else []  # without residuals one chart says that there are none
+    return [_chart(view, key) for key in ("residuals", *in_order, "additivity")]
 
 
 def _levels(said: VerdictFacts) -> str:

@@ -281,7 +281,7 @@ def _grounds(found: Verdict) -> list[str]:
 @on_study()
 def plot(
     at: Reached,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination or forecast.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination, forecast or residuals.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .svg or .html file.")],
 ) -> None:
     """Draw a picture of a study.

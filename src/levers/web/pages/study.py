@@ -217,7 +217,7 @@ def became(trial: Trial, teller: str | None = None) -> str:
 
 CHARTS = ("effects", "elimination", "forecast", "history", "evidence")
 """What is on the page from the start."""
-CHECKS = ("residuals", "additivity")
+CHECKS = ("residuals", "order", "additivity")
 """What is loaded when somebody scrolls there: it takes longer to work out."""
 MOST_CORRECTIONS, MOST_TABLE_ROWS, MOST_SHOWN = 50, 2_000, 1_000
 
