@@ -355,7 +355,7 @@ def test_residuals_in_order_show_days_and_what_stands_out() -> None:
     axes = picture.figure.axes[0]
     assert said.rows == chart.facts.rows
     assert [text.get_text() for text in axes.texts] == ["21"]
-    assert sum(len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "None") == 40  # type: ignore[arg-type]
+    assert sum(np.size(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "None") == 40
 
 
 def test_interacting_factors_stand_out() -> None:

@@ -313,7 +313,7 @@ TIED: dict[str, list[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 
 
 def test_page_status_and_verdict_name_the_same_levers(storage: str) -> None:
     """Only a combination that differs in both levers is shown to be worse here: one of the two matters, or both do."""
-    forbidden = [{"heat": "high", "speed": 4}]
+    forbidden: list[dict[str, Level]] = [{"heat": "high", "speed": 4}]
     study = levers.create_study("tied", TIED, budget=40, seed=9, forbidden=forbidden, storage=storage)
     rng = np.random.default_rng(9)
     while due := study.ask(200):

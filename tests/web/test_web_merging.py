@@ -114,7 +114,7 @@ def test_a_merge_on_the_page_says_what_is_wrong_and_keeps_what_was_typed(
 
 
 def test_tied_levers_by_themselves_over_the_api_and_on_the_page(http: httpx.Client, server: str, database: str) -> None:
-    forbidden = [{"heat": "high", "speed": 3}]
+    forbidden: list[dict[str, levers.Level]] = [{"heat": "high", "speed": 3}]
     tied = levers.create_study("tied", FACTORS, budget=20, seed=1, storage=database, forbidden=forbidden)
     rng = np.random.default_rng(1)
     tied.optimize(lambda run: 2.0 * (run["heat"] == "mid") + float(rng.normal()))
