@@ -105,7 +105,7 @@ def test_charts_say_what_they_show(people: Visitors, studies: None, name: str) -
     page.locator("#checks").scroll_into_view_if_needed()
     expect(page.locator("#chart-additivity")).to_be_visible()
     figures = page.locator("figure.chart-box")
-    expect(figures).to_have_count(7)
+    expect(figures).to_have_count(8)
     for figure in figures.all():
         drawing = figure.locator("svg.chart:visible")
         expect(drawing).to_have_count(1)
