@@ -336,6 +336,28 @@ def test_residuals_quantiles_pairs_and_factors_are_all_drawn(running: Study) -> 
     assert charts["evidence"].facts.rows[0][5] == f"{max(ratios):.6g}"
 
 
+def test_residuals_in_order_show_days_and_what_stands_out() -> None:
+    study, rng = new(tolerance=None, budget=40, block_size=8), np.random.default_rng(0)
+    study.warns = False
+    while due := study.ask(100):
+        study.tell_many((t, 60.0 * (t.number == 21) + float(rng.normal())) for t in due)
+    view = StudyView("oven", study.state)
+    chart = CHARTS["order"].both(view)[0]
+    assert len(marks(chart, "c-run")) == len(chart.facts.rows) == 40
+    assert chart.svg.count('class="c-block"') == 4  # between five days of eight runs
+    assert "trial 21 stands out" in chart.facts.caption
+    assert [row[0] for row in chart.facts.rows if row[-1] == "yes"] == ["21"]
+    assert chart.facts.rows[21][:2] == ("21", "3")
+    assert ">21</text>" in chart.svg
+    from levers.charts.picture import drawn as picture_of  # not above: charts of pages need no matplotlib
+
+    said, picture = picture_of("oven", study.state, "residuals")
+    axes = picture.figure.axes[0]
+    assert said.rows == chart.facts.rows
+    assert [text.get_text() for text in axes.texts] == ["21"]
+    assert sum(np.size(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "None") == 40
+
+
 def test_interacting_factors_stand_out() -> None:
     study = new({"a": [0, 1], "b": [0, 1], "c": [0, 1]}, tolerance=None, budget=400)
     rng = np.random.default_rng(1)
@@ -388,6 +410,7 @@ def test_many_levels_are_cut_and_the_strongest_come_first(running: Study) -> Non
         assert len(marks(chart, "c-row")) == MOST_LEVELS
         assert len(chart.facts.rows) == 2000
         assert "150 of 2000 levels are drawn" in chart.facts.caption
+        assert chart.facts.in_table == "The table has all."
         check([chart])
     assert texts(CHARTS["effects"].both(view)[0], "c-bold")[0] == "lever 700"
 
@@ -446,7 +469,7 @@ def test_views_are_worked_out_once(running: Study, monkeypatch: pytest.MonkeyPat
 def test_the_style_sheet_knows_every_class() -> None:
     sheet = style_sheet()
     # these say what something is, for scripts and tests, and look like the rest
-    unstyled = {"c-outcome", "c-point", "c-quantile", "c-bar", "c-series", "c-key", "c-mark"}
+    unstyled = {"c-outcome", "c-point", "c-run", "c-quantile", "c-bar", "c-series", "c-key", "c-mark"}
     charts = [chart for study in STUDIES.values() for chart in drawn(study()).values()]
     used = {kind for chart in charts for kind in re.findall(r"\bc-[a-z0-9]+", chart.svg)}
     assert used - unstyled <= set(re.findall(r"\.(c-[a-z0-9]+)", sheet))
@@ -501,3 +524,17 @@ def test_logarithmic_scales_always_have_marks(low: float, times: float, most: in
 @given(st.text(max_size=200), st.floats(30, 300))
 def test_names_fit_their_room(name: str, room: float) -> None:
     assert text_width(fitted(name, room)) <= max(room, 40)
+
+
+WORDS = ("medium, 2.5", "injection speed + hold time", "C, 60", "0.414", "Rückführung %", "MAX WARM", "estimated loss")
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_texts_are_taken_to_be_as_wide_as_a_wide_font_draws_them(text: str) -> None:
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(font_manager.findfont("DejaVu Sans"))
+    font.set_size(100, 72)
+    drawn = sum(font.load_char(ord(c)).linearHoriAdvance for c in text) / 2**16 / 100
+    assert 0.98 * drawn < text_width(text, 1.0) < 1.15 * drawn

@@ -24,7 +24,7 @@ BASELINE: dict[str, levers.Level] = {"heat": "low", "time; zone": 10, "fan": "of
 def told(study: Study, seed: int = 0) -> Study:
     rng = np.random.default_rng(seed)
     while trials := study.ask(200):
-        study.tell_many((t, 3.0 * (t.params["heat"] != "low") + rng.normal()) for t in trials)
+        study.tell_many((t, 3.0 * (t.params.get("heat", "low") != "low") + rng.normal()) for t in trials)
     return study
 
 
@@ -77,6 +77,8 @@ def test_a_report_has_everything(finished: Study) -> None:
         f"{verdict.n_runs:,}",
         "created: 3 levers",
         finished.state.head,
+        '<th scope="col">outcome</th><th scope="col">state</th>',
+        "<td>failed</td>",
     ):
         assert part.lower() in page.lower(), part
     assert all(proviso.text.split(";")[0][:40] in page for proviso in verdict.provisos if "&" not in proviso.text)
@@ -104,6 +106,14 @@ def test_a_report_before_the_end_says_so(tmp_path: Path) -> None:
     assert "Not finished yet" in (tmp_path / "new.html").read_text("utf-8")
     with pytest.raises(InvalidSettingError, match=r"must end in .html"):
         save_report(study, tmp_path / "new.pdf")
+
+
+def test_a_report_does_not_speak_of_tables_that_it_has_not() -> None:
+    study = levers.create_study("oven", {f"lever {k}": [1, 2] for k in range(7)}, tolerance=1.0, noise_sd=1.0, seed=1)
+    told(study)
+    page = study_report(study)
+    assert "The 12 most suspicious of 21 pairs are drawn." in page
+    assert "table has" not in page
 
 
 def test_what_is_in_doubt_comes_first() -> None:

@@ -39,13 +39,21 @@ def test_confirmed_then_in_doubt_with_exit_code_4(here: Path) -> None:
     tell_all()
     said = run("confirm oven -n 6 --reason 'before we buy'").stdout
     assert "confirming the verdict, 12 fresh runs to go: levers ask oven" in said
-    assert "12 runs to go" in run("status oven").stdout
+    said = run("status oven").stdout
+    assert "12 runs to go" in said
+    assert "the verdict is not confirmed yet" in said
     assert "Not confirmed yet: 12 fresh runs are awaited." in run("verdict oven").stdout
     run("ask oven -n 12 --sheet fresh.csv")
     assert len(Path("fresh.csv").read_text().splitlines()) == 13
     study = levers.load_study("oven", "sqlite:///levers.db")
     study.tell_many((t, 5.0 * (t.params["heat"] == "high") + 0.1 * (t.number % 3)) for t in study.running())
+    said = run("status oven").stdout
+    assert "24 outcomes, and 12 fresh ones, 0 runs out" in said
+    assert "fresh runs confirm the verdict" in said
+    [one] = json.loads(run("studies --format json").stdout)
+    assert (one["n_complete"], one["n_fresh"]) == (24, 12)
     said = run("verdict oven").stdout
+    assert "Runs: 24, and 12 fresh ones." in said
     assert "Confirmed: 6 fresh runs at the setting gave a mean of" in said
     assert "6 fresh runs at each: a gain over the baseline of" in said
     found = json.loads(run("verdict oven --format json").stdout)["confirmation"]

@@ -197,12 +197,12 @@ def test_a_verdict_on_forbidden_combinations_has_the_losses_of_its_effects(here:
         study.tell_many((trial, 70 + (trial.params["heat"] == "mid") + noise.normal()) for trial in study.ask(40))
     said = " ".join(ok("verdict line").split())
     rows = [row for row in json.loads(ok("effects line --format json")) if row["standing"] != "chosen"]
-    assert {row["factor"] for row in rows} == {"heat + speed", "supplier"}
+    assert {row["factor"] for row in rows} == {"heat + speed", "supplier", "heat", "speed"}
     for row in rows:
         assert f"{row['level']}: {round(row['loss'], 2) + 0.0:.2f} ({round(row['usual_low'], 2) + 0.0:.2f} to" in said
 
 
-@pytest.mark.parametrize("kind", ["effects", "history", "elimination", "forecast"])
+@pytest.mark.parametrize("kind", ["effects", "history", "elimination", "forecast", "residuals"])
 def test_pictures(here: Path, kind: str) -> None:
     create()
     for suffix in ("png", "svg", "html"):

@@ -11,14 +11,16 @@ from scipy.stats import binom
 import levers
 from harness.confirmed import FALSE, HONEST, confirmed
 from levers.algorithms.base import Batch
+from levers.core.codec import to_json
 from levers.core.model.confirmation import CONFIRMED, IN_DOUBT, MEASURED, SHARE, UNDECIDED
 from levers.core.space import Assignment
 from levers.errors import NotFinishedError, StudyError
 from levers.studies.analysis.verification import read_log, verify_log
-from levers.studies.events import ConfirmationOpened
+from levers.studies.events import Checked, ConfirmationOpened
 from levers.studies.log import freeze, thaw
 from levers.studies.state import TrialState
-from levers.studies.storage.base import decoded, encoded
+from levers.studies.storage.base import decoded, encoded, new_log
+from levers.studies.storage.memory import MemoryStorage
 from levers.studies.study import Study
 
 LEVERS: dict[str, list[levers.Level]] = {"heat": ["low", "high"], "speed": [1, 2, 3]}
@@ -151,6 +153,41 @@ def test_finish_ends_it_on_what_has_come_in_and_confirming_again_adds_to_it() ->
     study.optimize(noisy(truth, 5))
     assert study.verdict().confirmation.look == 3  # type: ignore[union-attr]
     assert study.verify().ok
+
+
+def test_a_round_without_an_outcome_is_no_look() -> None:
+    study = finished(tolerance=None, budget=30)
+    study.confirm(6)
+    study.tell_many((trial, 6.0) for trial in study.ask(6))
+    before = study.verdict().confirmation
+    for n_runs in (60, 70):
+        study.restate(budget=n_runs, reason="more")
+        study.finish("not after all")
+    assert study.verdict().confirmation == before
+    assert before is not None
+    assert before.look == 1
+    assert study.verify().ok
+
+
+def test_a_round_that_is_given_up_washes_no_doubt_away_and_older_logs_are_not_accused() -> None:
+    study = finished(tolerance=None, budget=30)
+    study.confirm(6)
+    study.tell_many((trial, 4.4 + 0.1 * (i % 3)) for i, trial in enumerate(study.ask(6)))
+    study.restate(budget=60, reason="more")
+    study.finish("not after all")
+    found = study.verdict().confirmation
+    assert found is not None
+    assert (found.answer, found.look) == (IN_DOUBT, 1)
+    assert found.p_value is not None
+    assert 0.005 < found.p_value < 0.04  # of a second look, which it was up to edition 3, it would be no doubt
+    *before, last = study.storage.read(study.id, 0)
+    washed = replace(last, data=to_json(Checked((), study.state.n_closed)))
+    for rules, ok in ((3, True), (4, False)):
+        storage = MemoryStorage()
+        log = new_log("oven", [replace(one, rules=rules) for one in (*before, washed)])
+        told = Study("oven", storage, storage.create("oven", log)).verify()
+        assert told.ok is ok
+        assert any("another level" in one.text for one in told.remarks) is ok
 
 
 def test_a_correction_that_changes_the_setting_ends_the_confirmation_of_the_old_one() -> None:

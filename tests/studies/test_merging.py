@@ -14,6 +14,10 @@ from typer.testing import CliRunner
 
 import levers
 from levers.algorithms.base import Verdict
+from levers.charts.drawings import CHARTS
+from levers.charts.html import page_text
+from levers.charts.report import study_report
+from levers.charts.view import StudyView
 from levers.cli.app import app
 from levers.core.merging import Merging, merged_groups
 from levers.core.space import Level, Space
@@ -302,3 +306,31 @@ def test_a_lever_that_is_only_tied_to_one_that_matters_is_not_shown_to(given: di
         assert "a" in verdict.parents
         wrong += verdict.parents != ("a",)
     assert wrong <= binom.ppf(0.999, n, 0.1)
+
+
+TIED: dict[str, list[Level]] = {"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "belt": ["A", "B"]}
+
+
+def test_page_status_and_verdict_name_the_same_levers(storage: str) -> None:
+    """Only a combination that differs in both levers is shown to be worse here: one of the two matters, or both do."""
+    forbidden: list[dict[str, Level]] = [{"heat": "high", "speed": 4}]
+    study = levers.create_study("tied", TIED, budget=40, seed=9, forbidden=forbidden, storage=storage)
+    rng = np.random.default_rng(9)
+    while due := study.ask(200):
+        means = (2.0 * (t.params["heat"] == "high") + 2.0 * (t.params["speed"] == 4) for t in due)
+        study.tell_many((t, mean + float(rng.normal())) for t, mean in zip(due, list(means), strict=True))
+    verdict = study.verdict()
+    assert verdict.parents == ()
+    assert verdict.parents_together == (("heat", "speed"),)
+    assert set(verdict.on_parents) == {"heat", "speed"}
+    page = CHARTS["evidence"].facts(StudyView("tied", study.state))
+    assert page.alt.endswith("Shown to matter: heat + speed.")
+    report = page_text(study_report(study))
+    assert "Shown to matter: heat + speed." in report
+    assert "heat: shown together with speed, not by itself (p = 0.0028)" in report
+    said = CliRunner().invoke(app, ["verdict", "tied", "--storage", storage])
+    assert "not by itself" in said.stdout
+    assert "not shown at this level (p = 0.0" not in said.stdout
+    effects = CliRunner().invoke(app, ["effects", "tied", "--storage", storage]).stdout
+    assert "each by itself" in effects
+    assert "each by itself" in report

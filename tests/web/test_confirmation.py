@@ -54,6 +54,14 @@ def test_the_button_the_runs_and_the_answer_on_pages(client: TestClient, storage
     report = study_report(study)
     assert "What fresh runs say" in report
     assert "6 fresh runs at each" in report
+    page = client.get("/studies/oven").text
+    assert '<strong id="so-far">24 runs made, and 12 fresh ones</strong>' in page
+    assert '<span id="fresh">Fresh runs confirm the verdict.</span>' in page
+    assert '<td class="runs n" data-label="runs so far">24, and 12 fresh</td>' in client.get("/").text
+    assert '<tr id="fresh-runs">' in client.get("/studies/oven/verdict").text
+    assert "runs in all, without fresh ones" in report
+    table = report[report.index("<details><summary>Show the runs as a table") :]
+    assert (table.count("<td>told</td>"), table.count("<td>told, fresh</td>")) == (24, 12)
 
 
 def test_a_doubt_is_on_every_page_and_in_the_report(client: TestClient, storage: Storage) -> None:

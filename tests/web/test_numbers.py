@@ -106,9 +106,12 @@ def test_every_face_shows_the_same_numbers(
 
     run = CliRunner()
     said = run.invoke(app, ["effects", "oven", "--storage", database, "--format", "json"]).stdout
-    assert json.loads(said) == [asdict(row) for row in rows]
+    parts = [asdict(row) for row in study.part_effects()]
+    assert bool(parts) == ("forbidden" in settings)
+    assert json.loads(said) == [asdict(row) for row in rows] + parts
     said = run.invoke(app, ["verdict", "oven", "--storage", database, "--format", "json"]).stdout
     assert json.loads(said)["effects"] == [asdict(row) for row in rows]
+    assert json.loads(said)["part_effects"] == parts
     assert json.loads(said)["gain"] == asdict(best.gain)
     text = run.invoke(app, ["verdict", "oven", "--storage", database]).stdout
     assert f"{words[0].upper()}{words[1:]}." in text

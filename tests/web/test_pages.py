@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from levers.charts.facts import Facts
 from levers.charts.view import StudyView
 from levers.errors import StudyError
 from levers.studies.analysis.tables import trials_frame
+from levers.studies.events import Told
 from levers.studies.library import create_study, list_studies, load_study, open_storage
 from levers.studies.sheets.runs import trial_codes
 from levers.studies.space_text import parse_text
@@ -459,7 +460,33 @@ def test_a_study_is_looked_at_once_for_each_place_in_its_log(storage: Storage, m
     assert len(drawn) == n_before + 1
 
 
-def test_who_told_is_found_far_back(storage: Storage) -> None:
+def test_the_best_setting_shows_in_the_first_round_once_enough_is_told(client: TestClient, storage: Storage) -> None:
+    study, rng = oven(storage), np.random.default_rng(0)
+    first = study.ask(100)
+    assert "once enough outcomes tell the levels apart" in client.get(at("oven")).text
+    study.tell_many((trial, float(rng.normal())) for trial in first[:-1])
+    assert study.status().to_go.now == 1  # the round is not over
+    page = client.get(at("oven")).text
+    assert "Best setting now" in page
+    assert "at the latest after the first round" not in page
+
+
+def test_a_drawing_that_leaves_something_out_points_to_its_table(client: TestClient, storage: Storage) -> None:
+    study = create_study("seven", {f"lever {k}": [1, 2] for k in range(7)}, budget=20, seed=1, storage=storage)
+    rng = np.random.default_rng(0)
+    study.optimize(lambda run: float(rng.normal()))
+    assert "of 21 pairs are drawn. The table has all." in client.get(at("seven", "/checks")).text
+
+
+@pytest.fixture
+def renamed() -> Iterator[None]:
+    """A class of events with another name, whose tag in the log stays."""
+    name, Told.__name__ = Told.__name__, "Renamed"
+    yield
+    Told.__name__ = name
+
+
+def test_who_told_is_found_far_back_and_by_the_tag_of_the_event(storage: Storage, renamed: None) -> None:
     study = oven(storage, tolerance=0.2)
     first = study.ask(1)[0]
     study.by("ann").tell(first, 1.0)

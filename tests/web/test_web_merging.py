@@ -111,3 +111,17 @@ def test_a_merge_on_the_page_says_what_is_wrong_and_keeps_what_was_typed(
     assert answer.status_code == 422
     assert "the budget" in answer.text
     assert levers.list_studies(database) == ["oven", "capped"]
+
+
+def test_tied_levers_by_themselves_over_the_api_and_on_the_page(http: httpx.Client, server: str, database: str) -> None:
+    forbidden: list[dict[str, levers.Level]] = [{"heat": "high", "speed": 3}]
+    tied = levers.create_study("tied", FACTORS, budget=20, seed=1, storage=database, forbidden=forbidden)
+    rng = np.random.default_rng(1)
+    tied.optimize(lambda run: 2.0 * (run["heat"] == "mid") + float(rng.normal()))
+    rows = tied.part_effects()
+    assert [(row.factor, row.level) for row in rows] == [(k, level) for k in ("heat", "speed") for level in FACTORS[k]]
+    with levers.Client(server) as client:
+        assert client.study("tied").part_effects() == rows
+    text = http.get("/studies/tied/verdict").text
+    assert text.index('id="levels"') < text.index("each by itself") < text.index('id="part-levels"')
+    assert "come once more at the end of the table" in http.get("/studies/tied").text

@@ -182,10 +182,12 @@ class Verdict:
     `effects[k][i]` estimates how much level i of factor k loses against the chosen level (None when not known), and
     `intervals[k][i]` holds the true loss, all of them at once, with probability 1 - failure_prob. A study adds what any
     regression program says: `usual_intervals` hold one by one with 95 %, and `p_values` are those of the F test of each
-    lever. `certificate` and `noise` say what the guarantee rests on. `problem`, `options` and `blocks` let the verdict
-    be recomputed from the raw outcomes, by the version of levers that keeps to the same `rules`. `guarantee` says what
-    is promised, `provisos` on what conditions, and `doubts` what in the outcomes contradicts them; `statement` says all
-    of it. `confirmation` is what fresh runs at the setting say, where somebody asked for them.
+    lever. `parents_together` are levers studied as one of which some have an effect, though it is not shown which: a
+    group for each, none of which is among the `parents`. `certificate` and `noise` say what the guarantee rests on.
+    `problem`, `options` and `blocks` let the verdict be recomputed from the raw outcomes, by the version of levers that
+    keeps to the same `rules`. `guarantee` says what is promised, `provisos` on what conditions, and `doubts` what in
+    the outcomes contradicts them; `statement` says all of it. `confirmation` is what fresh runs at the setting say,
+    where somebody asked for them.
 
     `tolerance_without_claims` is what the same runs certify, with the same probability, if `max_parents` and
     `min_effect` may be false: None where neither was relied on, and where there is no such number (a proviso says so).
@@ -219,6 +221,7 @@ class Verdict:
     confirmation: Confirmation | None = None
     scale: str = LINEAR
     tolerance_without_claims: float | None = None
+    parents_together: tuple[tuple[str, ...], ...] = ()
 
     def on_scale(self, scale: OutcomeScale) -> "Verdict":
         """The same as people read it, from what a solver says: tolerance, losses and intervals on the outcome's scale.
@@ -252,9 +255,15 @@ class Verdict:
     def on_parents(self) -> dict[str, Level]:
         """The intervention restricted to the factors found to matter (second half of the paper's parent theorem).
 
-        One of them that is left to nature is not set here either.
+        One of them that is left to nature is not set here either. Of levers that are found to matter together all are.
         """
-        return {name: self.assignment[name] for name in self.parents or () if name in self.assignment}
+        found = (*(self.parents or ()), *(name for group in self.parents_together for name in group))
+        return {name: self.assignment[name] for name in found if name in self.assignment}
+
+    @property
+    def shown_to_matter(self) -> tuple[str, ...]:
+        """The parents, and levers that are found to matter together as one name: what is said to matter."""
+        return (*(self.parents or ()), *(" + ".join(group) for group in self.parents_together))
 
     @property
     def p_values_by_lever(self) -> dict[str, float | None]:

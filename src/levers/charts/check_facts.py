@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from levers.charts.facts import Facts, Row, doubt_note, listed, nothing_yet, number
+from levers.charts.facts import TABLE_HAS_ALL, Facts, Row, doubt_note, listed, nothing_yet, number
 from levers.charts.looks import Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import StudyView
@@ -88,7 +88,7 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     else:
         caption = f"The largest difference of each of {levers} in standard errors: it describes, and proves nothing."
     if n > MOST_FACTORS:
-        caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn; the table has all."
+        caption += f" The strongest {MOST_FACTORS} of {n} levers are drawn."
     caption += doubt_note(view)
     strong = Look("shown to matter", "c-lead", "bar")
     weak = Look("not shown at this level" if proofs else "described, not shown", "c-play", "hatch")
@@ -97,13 +97,14 @@ def evidence_facts(view: StudyView) -> Facts[Bars]:
     if proofs:
         legend.append(Look("enough to be shown", "c-ink", "dashed"))
     axis = "gain over what it takes to be shown" if proofs else "gain in standard errors"
-    strongest = short(found[0].factor)
-    alt = f"Bars of the evidence for {n} levers, strongest: {strongest}. Shown to matter: {listed(shown) or 'none'}."
+    strongest, matter = short(found[0].factor), [short(name) for name in view.shown_to_matter]
+    alt = f"Bars of the evidence for {n} levers, strongest: {strongest}. Shown to matter: {listed(matter) or 'none'}."
     header: Row = ("lever", "better level", "worse level", "gain", "needed", "gain over needed", "standard errors")
     header += ("p, ordinary test", "shown")
     least, most = (1.4, 8.0) if proofs else (1.0, 40.0)
     data = Bars(drawn, strong, weak, legend, 1.0 if proofs else None, axis, least, most)
-    return Facts(view.title, heading, caption, alt, header, rows, data)
+    in_table = TABLE_HAS_ALL if n > MOST_FACTORS else ""
+    return Facts(view.title, heading, caption, alt, header, rows, data, in_table=in_table)
 
 
 def _strength(one: FactorEvidence) -> tuple[float, float]:
@@ -128,9 +129,10 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     n = len(found.checks)
     caption = clipped(found.summary, 900)
     caption = caption[:1].upper() + caption[1:] + "."
+    in_table = ""
     if n > MOST_PAIRS:
-        caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn"
-        caption += f"; the table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else "; the table has all."
+        caption += f" The {MOST_PAIRS} most suspicious of {n:,} pairs are drawn."
+        in_table = f"The table has {MOST_PAIR_ROWS}." if n > MOST_PAIR_ROWS else TABLE_HAS_ALL
     if [check for check in found.checks if check.adjusted < found.level and not _is_suspected(found, check)]:
         caption += " A pair beyond the line that is not suspected is an echo of one that is."
     first = sorted(found.checks, key=lambda check: not _is_suspected(found, check))[:MOST_PAIRS]
@@ -143,7 +145,7 @@ def additivity_facts(view: StudyView) -> Facts[Bars]:
     header = ("lever", "and lever", "degrees of freedom", "statistic", "p", "p, adjusted for all pairs", "suspected")
     rows = [_pair_cells(found, check) for check in found.checks[:MOST_PAIR_ROWS]]
     data = Bars(bars, strong, weak, legend, alarm, "zeros of the adjusted p-value", 1.2 * alarm, max(12.0, 1.2 * alarm))
-    return Facts(view.title, heading, caption, alt, header, rows, data)
+    return Facts(view.title, heading, caption, alt, header, rows, data, in_table=in_table)
 
 
 def _pair_bar(found: Additivity, check: PairCheck) -> Bar:
@@ -184,18 +186,106 @@ class Leftover:
     @property
     def axis(self) -> str:
         """What residuals are, in words."""
-        if self.scale.is_log:
-            return "logarithm of outcome over expected (0.1 is about 10 %)"
-        return "outcome less what was expected"
+        return _residual_words(self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """Residuals by trial, a line of words for each, which of them stand out, and the first trials of all days but one.
+
+    `noise_sd` is what the study reckons with, None where it does not know.
+    """
+
+    trials: Sequence[int]
+    residual: Sequence[float]
+    standardised: Sequence[float]
+    words: Sequence[str]
+    outliers: frozenset[int]
+    days: Sequence[int]
+    noise_sd: float | None
+    axis: str
+
+
+def _residual_words(scale: OutcomeScale) -> str:
+    if scale.is_log:
+        return "logarithm of outcome over expected (0.1 is about 10 %)"
+    return "outcome less what was expected"
+
+
+def _outliers(found: Residuals) -> list[int]:
+    """The trials whose residuals are too large, the largest first; -1 is an imported run."""
+    known = [(abs(size), trial) for size, trial in zip(found.standardised, found.trial.tolist(), strict=True)]
+    largest = sorted([one for one in known if not math.isnan(one[0])], reverse=True)
+    return [trial for _, trial in largest[: found.n_outliers]]
 
 
 def _standing_out(found: Residuals) -> str:
-    """Which trials have residuals that are too large, in words."""
+    """The same in words."""
     if not found.n_outliers:
         return "None stands out."
-    largest = sorted(zip(found.standardised, found.trial, strict=True), key=lambda one: -abs(one[0]))
-    named = listed([f"trial {int(trial)}" for _, trial in largest[: found.n_outliers]])
+    named = listed([_trial_words(trial) for trial in _outliers(found)])
     return f"{named} {'stands' if found.n_outliers == 1 else 'stand'} out: check what happened there."
+
+
+def _trial_words(trial: int) -> str:
+    return f"trial {trial}" if trial >= 0 else "imported run"
+
+
+def _residual_lines(found: Residuals, scale: OutcomeScale) -> list[str]:
+    """A line of words for each residual."""
+    each = zip(found.trial.tolist(), found.residual, found.fitted, strict=True)
+    return [f"{_trial_words(trial)}: {_away(residual, scale)} {expected:.4g}" for trial, residual, expected in each]
+
+
+def in_order_facts(view: StudyView) -> Facts[InOrder]:
+    """The same residuals in the order in which runs were handed out: drift, bad days, and what stands out.
+
+    >>> import levers
+    >>> study = levers.create_study("oven", {"heat": ["low", "high"]}, tolerance=1.0, noise_sd=1.0, seed=1)
+    >>> study.tell_many((trial, float(trial.number % 3)) for trial in study.ask(6))
+    6
+    >>> in_order_facts(StudyView("oven", study.state)).rows[0]
+    ('0', '1', '-1', '-1.22474', 'no')
+    """
+    heading, found = "residuals in the order of runs", view.residuals
+    own = [i for i, trial in enumerate(found.trial.tolist()) if trial >= 0]
+    own.sort(key=lambda i: int(found.trial[i]))
+    if not own:
+        return nothing_yet(heading, "no outcome was told. Ask for runs and tell their outcomes.", view)
+    scale, size = view.state.spec.outcome_scale, view.state.spec.block_size
+    trials, outliers, lines = found.trial[own], frozenset(_outliers(found)), _residual_lines(found, scale)
+    groups, by = view.state.block_numbers(trials), "round" if size is None else "day"
+    caption = f"What each of {len(own):,} runs leaves over, by its trial"
+    caption += "; dotted lines divide days." if size is not None else "."
+    if len(found.residual) < found.n_runs:
+        caption += " More were made; the largest are among those drawn."
+    caption += f" {_standing_out(found)}" if found.sd is not None else ""
+    caption += " Good: an even band, with no slope, no steps and no bow."
+    rows = [
+        (str(trial), str(group), number(found.residual[i]), _size(found.standardised[i]), _yes(trial in outliers))
+        for i, trial, group in zip(own, trials.tolist(), groups.tolist(), strict=True)
+    ]
+    header = ("trial", by, "residual", "in standard deviations", "stands out")
+    days = [] if size is None else list(range((int(trials[0]) // size + 1) * size, int(trials[-1]) + 1, size))
+    data = InOrder(
+        trials.tolist(),
+        found.residual[own].tolist(),
+        found.standardised[own].tolist(),
+        [f"{lines[i]}, {by} {group}" for i, group in zip(own, groups.tolist(), strict=True)],
+        outliers,
+        days,
+        found.noise_sd,
+        _residual_words(scale),
+    )
+    return Facts(view.title, heading, caption, f"Residuals by trial. {caption}", header, rows, data)
+
+
+def _size(standardised: float) -> str:
+    return "not known" if math.isnan(standardised) else number(standardised)
+
+
+def _yes(so: bool) -> str:
+    return "yes" if so else "no"
 
 
 def residuals_facts(view: StudyView) -> Facts[Leftover]:
@@ -220,11 +310,7 @@ def residuals_facts(view: StudyView) -> Facts[Leftover]:
     if len(found.residual) < n:
         caption += f" {len(found.residual)} are drawn, the largest among them."
     caption += " Good: an even band left, points along the line right or below."
-    each = zip(found.trial, found.residual, found.fitted, strict=True)
-    words = [
-        f"{f'trial {trial}' if trial >= 0 else 'imported run'}: {_away(residual, scale)} {expected:.4g}"
-        for trial, residual, expected in each
-    ]
+    words = _residual_lines(found, scale)
     quantiles = [
         f"{observed:.3g} where {normal:.3g} is normal"
         for normal, observed in zip(found.normal, found.observed, strict=True)

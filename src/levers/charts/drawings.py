@@ -10,10 +10,22 @@ from typing import Any, Generic, TypeVar
 from markupsafe import Markup
 
 from levers.charts import check_facts, facts, looks
-from levers.charts.check_facts import Bars, Leftover
+from levers.charts.check_facts import Bars, InOrder, Leftover
 from levers.charts.confirmation import confirmation_facts, draw_confirmation
-from levers.charts.facts import Bins, Facts, History, LevelMark, Levels, Line, RunsOnly, Steps, cut_note, is_wide
-from levers.charts.looks import LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, USUAL, Look
+from levers.charts.facts import (
+    TABLE_HAS_ALL,
+    Bins,
+    Facts,
+    History,
+    LevelMark,
+    Levels,
+    Line,
+    RunsOnly,
+    Steps,
+    cut_note,
+    is_wide,
+)
+from levers.charts.looks import FAR, LEVEL_BARS, RULED_OUT, SERIES, STANDINGS, USUAL, Look
 from levers.charts.svg import (
     LINES,
     NARROW,
@@ -96,7 +108,8 @@ class Frame:
         bottom = parts[-1].levels[-1][0] + ROW / 2 + 4
         canvas.height = bottom + 40
         note = cut_note(sum([len(part.levels) for part in parts]), len(levels.marks))
-        canvas.note = f"{note} {order}; the table has all." if note else ""
+        canvas.note = f"{note} {order}." if note else ""
+        canvas.is_cut = bool(note)
         return cls(parts, top, bottom, 22 + min(max(widest, 40.0), 0.28 * canvas.width))
 
     def rows(self, canvas: Canvas, scale: Scale, title: str, zero: float) -> list[tuple[float, LevelMark]]:
@@ -200,9 +213,6 @@ def draw_bars(canvas: Canvas, data: Bars) -> None:
 MOST_BINS, MOST_BINS_NARROW = 150, 80
 SQUEEZED = 60
 """When the runs go so far beyond the first round, early rounds would be squeezed into a line without a log axis."""
-
-FAR = 3.0
-"""Standardised residuals beyond this get another mark."""
 
 HEIGHT, ABOVE, BELOW = 210.0, 34.0, 48.0
 """Of each of the two drawings of residuals."""
@@ -363,12 +373,7 @@ def draw_compare(canvas: Canvas, data: Sequence[Line]) -> None:
 def draw_residuals(canvas: Canvas, data: Leftover) -> None:
     """Two small charts: beside each other, or one below the other where the page is narrow."""
     found, width = data.residuals, canvas.width
-    entries = [looks.RESIDUAL]
-    if (abs(found.standardised) > FAR).any():
-        entries.append(Look(f"beyond {FAR:g} standard deviations", "c-now", "cross"))
-    if found.noise_sd is not None:
-        entries.append(Look("two noise sds", "c-band", "band"))
-    top = canvas.legend([*entries, looks.SHOULD_BE]) + ABOVE
+    top = _residual_legend(canvas, found.standardised, found.noise_sd) + ABOVE
     half = float(width) if canvas.is_narrow else width / 2
     _against_fit(canvas, data, half, top)
     below = top + HEIGHT + BELOW + ABOVE if canvas.is_narrow else top
@@ -376,19 +381,57 @@ def draw_residuals(canvas: Canvas, data: Leftover) -> None:
     canvas.height = below + HEIGHT + BELOW - 8
 
 
-def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> None:
-    found, bottom = data.residuals, top + HEIGHT
-    noise = 0.0 if found.noise_sd is None else 2 * found.noise_sd
-    residual, fit = found.residual.tolist(), found.fitted.tolist()
-    y, x = spanned([*residual, noise, -noise], bottom, top), spanned(fit, 48, right - 14, log=data.scale.is_log)
+def draw_in_order(canvas: Canvas, data: InOrder) -> None:
+    """A mark for each run, lines between days, and the numbers of the trials that stand out."""
+    top = _residual_legend(canvas, data.standardised, data.noise_sd) + ABOVE
+    bottom = top + HEIGHT
+    x = Scale(data.trials[0] - 0.5, data.trials[-1] + 0.5, 48, canvas.width - 14.0)
+    drawn = x.begin
+    for day in data.days:
+        if x(day - 0.5) - drawn >= 5:  # else the lines run together
+            drawn = x(day - 0.5)
+            canvas.line(drawn, top, drawn, bottom, "c-block")
+    y = _residual_axes(canvas, x, top, data.residual, data.noise_sd, "trial", data.axis)
+    each = zip(map(x, data.trials), map(y, data.residual), data.standardised, data.words, strict=True)
+    _points(canvas, "c-run", each)
+    for trial, residual in zip(data.trials, data.residual, strict=True):
+        if trial in data.outliers:
+            at_end = x(trial) > canvas.width / 2
+            canvas.text(x(trial) + (-7 if at_end else 7), y(residual), str(trial), anchor="end" if at_end else "start")
+    canvas.height = bottom + 40
+
+
+def _residual_legend(canvas: Canvas, standardised: Iterable[float], noise_sd: float | None) -> float:
+    entries = [looks.RESIDUAL]
+    if any(abs(one) > FAR for one in standardised):
+        entries.append(looks.FAR_RESIDUAL)
+    if noise_sd is not None:
+        entries.append(Look("two noise sds", "c-band", "band"))
+    return canvas.legend([*entries, looks.SHOULD_BE])
+
+
+def _residual_axes(
+    canvas: Canvas, x: Scale, top: float, residual: Sequence[float], noise_sd: float | None, title: str, axis: str
+) -> Scale:
+    """The axes of a drawing of residuals, with a band as wide as the noise around 0; gives the upward one."""
+    bottom, noise = top + HEIGHT, 0.0 if noise_sd is None else 2 * noise_sd
+    y = spanned([*residual, noise, -noise], bottom, top)
     if noise:
         with canvas.coloured("c-band"):
             canvas.rect(x.begin, y(noise), x.end - x.begin, y(-noise) - y(noise), "c-soft")
-    canvas.x_axis(x, top, bottom, "expected by the fit")
+    canvas.x_axis(x, top, bottom, title)
     canvas.y_axis(y, x.begin, x.end)
-    canvas.text(4, top - 16, data.axis, size=SMALL)
+    canvas.text(4, top - 16, axis, size=SMALL)
     with canvas.coloured("c-ink"):
         canvas.line(x.begin, y(0), x.end, y(0), "c-line c-dashed")
+    return y
+
+
+def _against_fit(canvas: Canvas, data: Leftover, right: float, top: float) -> None:
+    found = data.residuals
+    residual, fit = found.residual.tolist(), found.fitted.tolist()
+    x = spanned(fit, 48, right - 14, log=data.scale.is_log)
+    y = _residual_axes(canvas, x, top, residual, found.noise_sd, "expected by the fit", data.axis)
     _points(canvas, "c-point", zip(map(x, fit), map(y, residual), found.standardised, data.words, strict=True))
 
 
@@ -444,7 +487,8 @@ class Kind(Generic[S, T]):
             canvas.placeholder(found.alt)
         else:
             self.draw(canvas, found.data)
-        said = replace(found, caption=found.caption + canvas.note) if canvas.note else found
+        in_table = " ".join(filter(None, (TABLE_HAS_ALL if canvas.is_cut else "", found.in_table)))
+        said = replace(found, caption=found.caption + canvas.note, in_table=in_table)
         return Chart(self.key, said, canvas.drawing(found.title, found.alt))
 
     def both(self, of: S) -> tuple[Chart, Chart]:
@@ -468,6 +512,7 @@ CHARTS: dict[str, Kind[StudyView, Any]] = {
         Kind("forecast", facts.forecast_facts, draw_forecast),
         Kind("history", facts.history_facts, draw_history),
         Kind("residuals", check_facts.residuals_facts, draw_residuals),
+        Kind("order", check_facts.in_order_facts, draw_in_order),
         Kind("additivity", check_facts.additivity_facts, draw_bars),
         Kind("evidence", check_facts.evidence_facts, draw_bars),
         Kind("confirmation", confirmation_facts, draw_confirmation),

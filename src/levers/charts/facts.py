@@ -15,9 +15,12 @@ from levers.charts import looks
 from levers.charts.looks import SERIES, Look
 from levers.charts.svg import clipped, plain, short
 from levers.charts.view import Outcomes, StudyView
-from levers.core.outcome_scale import OutcomeScale
+from levers.core.outcome_scale import EVERY_SCALE, OutcomeScale
 from levers.studies.analysis.describe import promise, several, stage_words
 from levers.studies.analysis.views import EffectRow
+
+TABLE_HAS_ALL = "The table has all."
+"""Said of a drawing that leaves something out, where its table is shown."""
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -29,6 +32,7 @@ class Facts(Generic[T]):
 
     Without data there is nothing to draw, and `alt` says why and what to do. `study` is the name of the study, clipped;
     empty when the chart is about several. `struck` are the rows of the table about levels that were ruled out.
+    `in_table` is what to add to the caption where the table is shown: that it has more than the drawing.
     """
 
     study: str
@@ -39,6 +43,7 @@ class Facts(Generic[T]):
     rows: Sequence[Row]
     data: T | None = None
     struck: frozenset[int] = frozenset()
+    in_table: str = ""
 
     @property
     def title(self) -> str:
@@ -157,7 +162,18 @@ def effects_facts(view: StudyView) -> Facts[Levels]:
     n_gone = sum([row.standing == "ruled out" for row in rows])
     ahead = f"{view.lead.capitalize()}: {_ahead(rows)}. {n_gone} levels are ruled out."
     alt = f"Dot plot of what {len(rows)} levels lose. {ahead}"
-    return _of_levels(view, heading, _effects_caption(view), alt, header, words, cells)
+    found = _of_levels(view, heading, _effects_caption(view), alt, header, words, cells)
+    if not view.part_effects:
+        return found
+    more = "Levers that are tied together come once more at the end of the table, each by itself."
+    return replace(found, rows=[*found.rows, *map(_part_cells, view.part_effects)], in_table=more)
+
+
+def _part_cells(row: EffectRow) -> Row:
+    """A level of a tied lever by itself, in the table of effects: what holds for all at once is of combinations."""
+    scale = EVERY_SCALE[row.scale]
+    numbers = (number(row.loss, scale), "", "", number(row.usual_low, scale), number(row.usual_high, scale))
+    return (plain(row.factor), plain(row.level), str(row.n_runs), *numbers, row.standing, "")
 
 
 def _effects_caption(view: StudyView) -> str:
@@ -165,7 +181,7 @@ def _effects_caption(view: StudyView) -> str:
     if [row for row in view.effects if row.high is not None]:
         caption = f"Thin bars hold all true losses at once with probability {100 * (1 - spec.failure_prob):g} %."
     elif spec.solver.certifies_early:
-        caption = "Estimates from the first runs; intervals come with the first complete round."
+        caption = "Estimates from the first runs; intervals that hold all at once come with more of them."
     else:
         caption = f"Estimates without intervals: {spec.algorithm} gives none."
     if [row for row in view.effects if row.usual_low is not None and row.usual_low != row.usual_high]:
@@ -493,8 +509,9 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
     caption = "Lower and further left is better; a large mark is a verdict."
     if [view for view in views if view.state.spec.outcome_scale.is_log]:
         caption += " Studies on a log scale are drawn in percent."
-    if len(drawn) > len(SERIES):
-        caption += f" The first {len(SERIES)} of {len(drawn)} lines are drawn; the table has all."
+    is_cut = len(drawn) > len(SERIES)
+    if is_cut:
+        caption += f" The first {len(SERIES)} of {len(drawn)} lines are drawn."
     if without:
         caption += f" Nothing certified yet: {', '.join(without[:8])}{' and more' if len(without) > 8 else ''}."
     steps = [
@@ -510,7 +527,8 @@ def compare_facts(views: Sequence[StudyView]) -> Facts[list[Line]]:
         )
     heading = "How far from the best each study's setting can be"
     header = ("study", "algorithm", "runs", "at most so far from the best", "tolerance asked for", "state")
-    return Facts("", heading, caption, alt, header, rows, drawn[: len(SERIES)] or None)
+    in_table = TABLE_HAS_ALL if is_cut else ""
+    return Facts("", heading, caption, alt, header, rows, drawn[: len(SERIES)] or None, in_table=in_table)
 
 
 def _line(view: StudyView) -> Line:

@@ -79,6 +79,18 @@ def level_cells(rows: Iterable[EffectRow], span_digits: str = ".4g") -> list[tup
     ]
 
 
+PARTS_WORDS = "Levers that forbidden combinations tie together, each by itself: their effects add up."
+"""What stands above a table of them."""
+PART_HEADER = tuple(name for name in LEVEL_HEADER if name != "all at once")
+"""The columns for levels of levers that are tied together, each by itself; `part_cells` makes the rows."""
+
+
+def part_cells(rows: Iterable[EffectRow]) -> list[tuple[str, ...]]:
+    """The same rows below `PART_HEADER`: what holds for all levels at once is said of combinations only."""
+    at = LEVEL_HEADER.index("all at once")
+    return [(*cells[:at], *cells[at + 1 :]) for cells in level_cells(rows)]
+
+
 def _span(low: float | None, high: float | None, scale: str, digits: str) -> str:
     said = EVERY_SCALE[scale].said
     return "-" if low is None or high is None else f"{said(low, digits)} to {said(high, digits)}"
@@ -86,6 +98,8 @@ def _span(low: float | None, high: float | None, scale: str, digits: str) -> str
 
 def page_text(page: str) -> str:
     """What stands on a page, as plain text for those who cannot see it: headings, lists and tables, no drawings.
+
+    What is folded away is left out: long lists of runs.
 
     >>> print(page_text(html_page("Oven", "p {}", "", "<p>It is <b>hot</b>.</p>" + table(["level"], [["high"]]))))
     # Oven
@@ -101,7 +115,7 @@ def page_text(page: str) -> str:
     return "\n".join(reader.lines).strip()
 
 
-_UNREAD = ("head", "svg", "style", "script")
+_UNREAD = ("head", "svg", "style", "script", "details")
 _STARTS = {"h1": "# ", "h2": "## ", "li": "- "}
 _LINES = (*_STARTS, "p", "tr", "figcaption")
 

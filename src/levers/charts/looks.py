@@ -79,6 +79,9 @@ DOUBTED = Look("in doubt", "c-aside", "cross")
 END, LIKELY_TO_WORST = Look("the end", "c-end", "thick"), Look("the end: likely to worst case", "c-end", "hatch")
 """In the forecast."""
 
+FAR = 3.0
+"""Standardised residuals beyond this get another mark."""
+FAR_RESIDUAL = Look(f"beyond {FAR:g} standard deviations", "c-now", "cross")
 RESIDUAL, SHOULD_BE = Look("residual", "c-lead", "circle"), Look("as it should be", "c-ink", "dashed")
 """Among the residuals."""
 

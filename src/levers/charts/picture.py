@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from levers.charts import facts, looks
+from levers.charts import check_facts, facts, looks
+from levers.charts.check_facts import InOrder
 from levers.charts.facts import MOST_ROWS, Facts, History, LevelMark, Levels, RunsOnly, Steps, cut_note
 from levers.charts.html import html_page, table
-from levers.charts.looks import COLOURS, STANDINGS, USUAL, drawable, families
+from levers.charts.looks import COLOURS, FAR, STANDINGS, USUAL, drawable, families
 from levers.charts.svg import clipped
 from levers.charts.view import StudyView
 from levers.core.validation import check_choice
@@ -37,6 +38,8 @@ except ImportError as error:
 
 WIDTH, SOFT = 8.0, 0.25
 """Inches, and the opacity of what is drawn lightly."""
+MOST_DAYS = 120
+"""The most days that are divided by lines: more would run together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +310,30 @@ def _boundaries(axes: Axes, data: History) -> None:
             free = at + width
 
 
+def draw_residuals(data: InOrder) -> Picture:
+    """What each run leaves over, by its trial, with lines between days and the numbers of those that stand out."""
+    figure, axes = new_axes(4.5)
+    trials, residual = np.array(data.trials), np.array(data.residual)
+    far = np.abs(np.array(data.standardised)) > FAR
+    if data.noise_sd is not None:
+        band: dict[str, Any] = {"color": COLOURS["c-band"], "alpha": SOFT, "linewidth": 0, "label": "two noise sds"}
+        axes.axhspan(-2 * data.noise_sd, 2 * data.noise_sd, zorder=0, **band)
+    for which, look in ((~far, looks.RESIDUAL), (far, looks.FAR_RESIDUAL)):
+        if which.any():
+            style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "label": look.label}
+            axes.plot(trials[which], residual[which], linestyle="", markersize=4.5, markerfacecolor="white", **style)
+    axes.axhline(0, color="black", linestyle="--", linewidth=1, label=looks.SHOULD_BE.label)
+    for day in data.days if len(data.days) <= MOST_DAYS else ():
+        axes.axvline(day - 0.5, color="black", linewidth=0.6, linestyle=(0, (2, 3)), alpha=0.6, zorder=0)
+    for trial, left in zip(data.trials, data.residual, strict=True):
+        if trial in data.outliers:
+            axes.annotate(str(trial), (trial, left), (6, 3), textcoords="offset points", fontsize=8)
+    axes.set_xlabel("trial")
+    axes.set_ylabel(data.axis)
+    axes.grid(True, axis="y", alpha=0.3)
+    return Picture(figure)
+
+
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fafafa; --rule: #cccccc; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --rule: #444444; } }
@@ -317,8 +344,11 @@ figure { margin: 0 0 2rem; }
 svg { display: block; background: #ffffff; border-radius: 6px; padding: 8px; box-sizing: border-box;
   width: 100%; height: auto; }
 figcaption { margin-top: .5rem; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
+  overflow-x: auto; }
+th, td { border-bottom: 1px solid var(--rule); padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top;
+  overflow-wrap: normal; } /* a narrow table scrolls: no number breaks in its middle */
+@media print { th, td { overflow-wrap: anywhere; } } /* paper does not scroll */
 """
 # nothing can be loaded or run, whatever a name says; large pictures hold an image of their own
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -330,6 +360,7 @@ DRAW: dict[str, Draw] = {
     "history": (facts.history_facts, draw_history),
     "elimination": (facts.elimination_facts, draw_elimination),
     "forecast": (facts.forecast_facts, draw_forecast),
+    "residuals": (check_facts.in_order_facts, draw_residuals),
 }
 """Of each picture its facts, and how their data are drawn."""
 PLOTS = tuple(DRAW)

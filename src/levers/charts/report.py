@@ -5,15 +5,28 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.metadata import version
 
+import numpy as np
+
 from levers.algorithms.base import PAST
 from levers.charts.check_facts import check_rows
 from levers.charts.drawings import CHARTS, charts_of
-from levers.charts.html import LEVEL_HEADER, html_page, level_cells, style_sheet, table
+from levers.charts.facts import number
+from levers.charts.html import (
+    LEVEL_HEADER,
+    PART_HEADER,
+    PARTS_WORDS,
+    html_page,
+    level_cells,
+    part_cells,
+    style_sheet,
+    table,
+)
 from levers.charts.verdict_facts import MOST_LEVELS, VerdictFacts, verdict_facts
 from levers.charts.view import StudyView
 from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Assignment
 from levers.errors import InvalidSettingError
+from levers.studies.analysis import views
 from levers.studies.analysis.describe import (
     chance,
     expected_words,
@@ -24,14 +37,17 @@ from levers.studies.analysis.describe import (
     when,
 )
 from levers.studies.run import AnyStudy
-from levers.studies.sheets.cells import level_text
+from levers.studies.sheets.cells import left_alone_text, level_text
 from levers.studies.sheets.files import target_of, whole_file
 from levers.studies.spec import LEAVE_ALONE
+from levers.studies.state import CONFIRMATION, CONFIRMING, SET_ASIDE, Trial, TrialState
 
 MOST_EVENTS = 2_000
 """The most events of the log that a report lists: the last ones."""
 MOST_CHANGES = 200
 """The most corrections, and outcomes that do not count, that it lists."""
+MOST_RUNS, MOST_OPEN = 2_000, 30
+"""The most runs that it lists: the last ones; and the most that are not folded away."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is loaded or run, whatever a name contains."""
 _STYLE = """
@@ -46,13 +62,15 @@ figure { margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
   overflow-x: auto; }
 th, td { border-bottom: 1px solid var(--c-grid); padding: .25rem 1.2rem .25rem 0; text-align: left;
-  vertical-align: top; }
+  vertical-align: top; overflow-wrap: normal; } /* a narrow table scrolls: no number breaks in its middle */
+summary { cursor: pointer; }
 figcaption, .quiet { color: var(--c-muted); font-size: .88rem; }
 .answer { border-left: .35rem solid var(--good); padding: .2rem 1rem; }
 .doubt { border-left: .35rem solid var(--bad); padding: .2rem 1rem; }
 code { overflow-wrap: anywhere; }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt; } h2 { break-after: avoid; }
-  figure, tr { break-inside: avoid; } }
+  figure, tr { break-inside: avoid; } th, td { overflow-wrap: anywhere; } /* paper neither scrolls nor unfolds */
+  details::details-content { content-visibility: visible; } }
 """
 
 
@@ -93,8 +111,8 @@ def study_report(study: AnyStudy) -> str:
         _section("Which levers matter", _chart(view, "evidence"), _matter(said)),
         _section("What was ruled out, and when", _chart(view, "elimination"), _ledger(said)),
         _section("What could be certified after how many runs", _chart(view, "forecast")),
-        _section("Checks of the outcomes", _checks(view), _chart(view, "residuals"), _chart(view, "additivity")),
-        _section("Every outcome", _chart(view, "history")),
+        _section("Checks of the outcomes", _checks(view), *_check_charts(view)),
+        _section("Every outcome", _chart(view, "history"), _runs(view)),
         _section("What was changed by hand", _changes(view)),
         _section("The log", _log(study, view.state.head)),
     ]
@@ -130,7 +148,7 @@ def _answer(view: StudyView, said: VerdictFacts) -> str:
     if said.verdict is None:
         lines.append(_sentence(f"{several(view.status.n_complete, 'run', 'runs')} so far, {view.status.to_go}"))
     if best is None:
-        lines.append("<p>No round of runs is complete, so nothing leads yet.</p>")
+        lines.append("<p>Too few outcomes are told to tell the levels apart, so nothing leads yet.</p>")
     else:
         lines.append(_setting(best.params if said.verdict is None else said.verdict.assignment))
         scale = spec.outcome_scale
@@ -186,9 +204,12 @@ def _facts(view: StudyView, said: VerdictFacts) -> str:
     found = said.verdict
     assert found is not None  # of a study that has ended
     rows = [("certificate", said.certificate), ("noise", said.noise)]
-    rows.append(("runs in all", f"{found.n_runs:,}"))
+    n_fresh = view.status.n_fresh
+    rows.append(("runs in all, without fresh ones" if n_fresh else "runs in all", f"{found.n_runs:,}"))
     for stage, n in said.stages:
         rows.append((stage_words(stage) or stage, several(n, "run", "runs") + ("" if stage == PAST else " of these")))
+    if n_fresh:
+        rows.append(("fresh ones on top, to confirm it", several(n_fresh, "run", "runs")))
     return table(["", ""], rows)
 
 
@@ -201,11 +222,20 @@ def _chart(view: StudyView, key: str) -> str:
     return f'<figure><div class="charts">{wide.svg}{narrow.svg}</div>{caption}</figure>'
 
 
+def _check_charts(view: StudyView) -> list[str]:
+    in_order = ["order"] if view.residuals.n_runs else []  # without residuals one chart says that there are none
+    return [_chart(view, key) for key in ("residuals", *in_order, "additivity")]
+
+
 def _levels(said: VerdictFacts) -> str:
     rows = level_cells(said.levels)
     more = f"<p>The first {MOST_LEVELS:,} of {said.n_levels:,} levels.</p>" if said.n_levels > len(rows) else ""
     below = _sentence(f"A loss below 0 is no mistake: {said.why_below_zero}") if said.why_below_zero else ""
-    return table(LEVEL_HEADER, rows) + more + below
+    tied = ""
+    if said.parts:
+        tied = f"<p>{PARTS_WORDS}</p>" + table(PART_HEADER, part_cells(said.parts))
+        tied += _sentence(said.parts_below_zero) if said.parts_below_zero else ""
+    return table(LEVEL_HEADER, rows) + more + below + tied
 
 
 def _matter(said: VerdictFacts) -> str:
@@ -233,6 +263,49 @@ def _checks(view: StudyView) -> str:
     if not rows:
         return "<p>There are too few runs to check anything.</p>"
     return table(["check", "outcomes like these", "alarms below", "found"], rows)
+
+
+def _runs(view: StudyView) -> str:
+    """Every run that was handed out: what was set, and what came of it."""
+    state = view.state
+    which = np.flatnonzero(state.trials.state[: state.trials.n_trials] != TrialState.WAITING)
+    if not len(which):
+        return ""
+    names, trials = state.spec.space.names, list(views.trials(state, which[-MOST_RUNS:]))
+    blocks = state.block_numbers(which[-MOST_RUNS:])
+    rows = [
+        (str(one.number), str(block), *(_level(one, name) for name in names), *_became(view, one))
+        for one, block in zip(trials, blocks.tolist(), strict=True)
+    ]
+    header = ("trial", "round" if state.spec.block_size is None else "day", *names, "outcome", "state")
+    first = f"<p>The last {MOST_RUNS:,} of {len(which):,} runs.</p>" if len(which) > MOST_RUNS else ""
+    listed = first + table(header, rows)
+    folded = f"<details><summary>Show the runs as a table</summary>\n{listed}\n</details>"
+    return folded if len(rows) > MOST_OPEN else listed
+
+
+def _level(trial: Trial, name: str) -> str:
+    """The level of a lever in a run, and what it took where it was left alone."""
+    if name in trial.params:
+        return level_text(trial.params[name])
+    return LEAVE_ALONE if trial.observed is None else left_alone_text(level_text(trial.observed[name]))
+
+
+_STATES = {
+    TrialState.RUNNING: "out",
+    TrialState.COMPLETE: "told",
+    TrialState.FAIL: "failed",
+    TrialState.STALE: "not told in time",
+    TrialState.ABANDONED: "not needed any more",
+    TrialState.EXCLUDED: "excluded: does not count",
+}
+
+
+def _became(view: StudyView, trial: Trial) -> tuple[str, str]:
+    """The outcome of a run; and what became of it, whether it is a fresh one, or was set aside."""
+    role = view.state.blocks[view.state.trials.block[trial.number]].role
+    apart = {SET_ASIDE: ", set aside", CONFIRMING: ", fresh", CONFIRMATION: ", fresh"}.get(role, "")
+    return "" if trial.value is None else number(trial.value), _STATES[trial.state] + apart
 
 
 def _changes(view: StudyView) -> str:

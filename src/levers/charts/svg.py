@@ -25,7 +25,7 @@ LINE, Y_APART = 18.0, 38
 """From one line of text to the next, and from one number of a vertical axis to the next."""
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_SLIM = frozenset("iljtfrI.,:;|!'()[]-/ ")
+_SLIM, _BROAD = frozenset("iljtfrIJ.,:;|!'()[]-/ "), frozenset("mwMW%@+<=>~#…")
 
 
 def plain(value: object) -> str:
@@ -70,7 +70,9 @@ def short(value: object, most: int = 60) -> str:
 
 
 def text_width(text: str, size: float = SIZE) -> float:
-    """About how wide a text is; no font is at hand here to measure it with.
+    """About how wide a text is in DejaVu Sans, which Linux takes for a page's font: others are slimmer.
+
+    No font is at hand here to measure it with.
 
     >>> text_width("oven") < text_width("烤箱烤箱") < text_width("the hot oven")
     True
@@ -83,14 +85,14 @@ def _letter(c: str) -> float:
         return 1.05
     if unicodedata.category(c) in ("Mn", "Me", "Cf"):
         return 0.0
-    return 0.32 if c in _SLIM else 0.72 if c.isupper() or c in "mw%@" else 0.57
+    return 0.36 if c in _SLIM else 0.92 if c in _BROAD else 0.72 if c.isupper() else 0.64
 
 
 def fitted(value: object, room: float, size: float = SIZE) -> str:
     """A name, clipped to what fits.
 
     >>> fitted("temperature of the second oven", 80)
-    'temper…oven'
+    'temp…oven'
     """
     most = 80
     while most > 3 and text_width(found := short(value, most), size) > room:
@@ -264,6 +266,7 @@ class Canvas:
         self.key, self.width, self.height = key, width, 0.0
         self.is_narrow = width <= NARROW
         self.note = ""  # what the caption has to add about how it is drawn
+        self.is_cut = False  # whether something is left out of the drawing that the table has
         self.id = f"{key}-{width}"
         self.parts: list[str] = []
         self._patterns: dict[str, str] = {}

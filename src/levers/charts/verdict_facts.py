@@ -7,7 +7,7 @@ from levers.charts.view import StudyView
 from levers.core.outcome_scale import LINEAR
 from levers.core.space import Level
 from levers.studies.analysis.confirmation import confirmation_words
-from levers.studies.analysis.describe import BLOCK, enough_words, not_shown, why_below_zero
+from levers.studies.analysis.describe import BLOCK, TIED_BELOW_ZERO, enough_words, matter_words, why_below_zero
 from levers.studies.analysis.views import EffectRow
 
 MOST_LEVELS = 5_000
@@ -25,7 +25,8 @@ class VerdictFacts:
     """The verdict (None before the end), and what is said of it.
 
     `ledger` has what was ruled out: lever, level, after how many runs, and the loss estimated then. `confirmed` is what
-    fresh runs say, a line each, the answer first; empty where nobody asked for any.
+    fresh runs say, a line each, the answer first; empty where nobody asked for any. `parts` are the levels of levers
+    that are tied together, each lever by itself, and `parts_below_zero` says why one of them may lose less than 0.
     """
 
     verdict: Verdict | None
@@ -35,6 +36,8 @@ class VerdictFacts:
     noise: str
     levels: list[EffectRow]
     n_levels: int
+    parts: list[EffectRow]
+    parts_below_zero: str | None
     why_below_zero: str | None
     matter: list[str]
     enough: str | None
@@ -55,7 +58,6 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
     True
     """
     found, levels = view.verdict, view.effects
-    matter = set(found.parents or ()) if found is not None else set()
     nothing = found is None or found.tolerance is None
     certificate = "none" if found is None or nothing else found.certificate or "none"
     in_doubt = found is not None and bool(found.doubts)
@@ -75,10 +77,12 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
         noise=noise,
         levels=levels[:MOST_LEVELS],
         n_levels=len(levels),
+        parts=view.part_effects[:MOST_LEVELS],
+        parts_below_zero=TIED_BELOW_ZERO if any((row.loss or 0.0) < 0 for row in view.part_effects) else None,
         why_below_zero=None if found is None else why_below_zero(found),
-        matter=[n for n in view.state.spec.space.names if n in matter],
+        matter=[] if found is None else list(found.shown_to_matter),
         enough=None if found is None else enough_words(found),
-        others=[] if found is None else _others(found, matter),
+        others=[] if found is None else _others(found),
         # factors and levels as the algorithm sees them
         ledger=[
             (factors[e.factor].name, factors[e.factor].levels[e.level], e.n_runs, scale.loss(e.gap)) for e in ruled_out
@@ -90,9 +94,9 @@ def verdict_facts(view: StudyView) -> VerdictFacts:
     )
 
 
-def _others(found: Verdict, matter: set[str]) -> list[tuple[str, str]]:
+def _others(found: Verdict) -> list[tuple[str, str]]:
     """The factors that were not shown to matter, and what is said of each: the smallest p-value comes first."""
     p_values = found.p_values_by_lever
-    left = [name for name in found.assignment.space.names if name not in matter]
-    left.sort(key=lambda name: 1.0 if (p_value := p_values.get(name)) is None else p_value)
-    return [(name, not_shown(p_values.get(name))) for name in left[:MOST_OTHERS]]
+    said = [(name, words) for name in found.assignment.space.names if (words := matter_words(found, name)) is not None]
+    said.sort(key=lambda one: 1.0 if (p_value := p_values.get(one[0])) is None else p_value)
+    return said[:MOST_OTHERS]

@@ -128,6 +128,11 @@ class StudyView:
         return views.effects(self.state, self._estimates)
 
     @kept
+    def part_effects(self) -> views.Effects:
+        """Every level of levers that are tied together, each lever by itself."""
+        return views.part_effects(self.state, self._estimates)
+
+    @kept
     def best(self) -> views.Best | None:
         """The setting that the estimates favour."""
         return views.best(self.state, self._estimates)
@@ -171,6 +176,11 @@ class StudyView:
     def evidence(self) -> list[views.FactorEvidence]:
         """How strong the evidence is for each factor."""
         return views.evidence(self.state, self._estimates)
+
+    @kept
+    def shown_to_matter(self) -> tuple[str, ...]:
+        """The levers that are shown to matter, as a verdict names them."""
+        return views.shown_to_matter(self.state)
 
     def _imported(self, used: int) -> int:
         return sum([len(past.values) for past in self.state.past[:used]])

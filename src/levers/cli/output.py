@@ -13,7 +13,7 @@ from levers.cli.terminal import Terminal
 from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import FREE
 from levers.core.validation import visible
-from levers.studies.analysis.describe import chance, not_shown, why_below_zero
+from levers.studies.analysis.describe import TIED_BELOW_ZERO, chance, matter_words, why_below_zero
 from levers.studies.analysis.views import EffectRow
 from levers.studies.sheets.cells import level_text, printed
 from levers.studies.spec import LEAVE_ALONE
@@ -108,15 +108,19 @@ def _empty_table(title: "Text | str | None", pad_edge: bool = True) -> "Table":
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=pad_edge)
 
 
-def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow] = ()) -> None:
+def print_verdict(
+    out: "Console", verdict: Verdict, effects: Sequence[EffectRow] = (), parts: Sequence[EffectRow] = ()
+) -> None:
     """Each factor's chosen level, whether it matters, and what the other levels lose.
 
     A verdict on levers that were studied as one has no losses of its own: they are those of `effects`, and levers that
-    are one factor there get a line of their own, for their combinations.
+    are one factor there get a line of their own, for their combinations. What each of them loses by itself is in
+    `parts`.
     """
     from rich.text import Text
 
-    losses, in_percent = _losses(verdict, effects), EVERY_SCALE[verdict.scale].is_log
+    by_itself, losses = _losses_by_factor(parts), _losses(verdict, effects)
+    in_percent = EVERY_SCALE[verdict.scale].is_log
     every = [row for rows in losses.values() for row in rows]
     table = _empty_table("The best setting found")
     losing = "estimated loss at the other levels"
@@ -124,13 +128,12 @@ def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow]
     styles = {"lever": "", "set to": "bold", "matters": "", losing: "dim"}
     for name, style in styles.items():
         table.add_column(name, style=style, overflow="fold")
-    found = set(verdict.parents or ())
     for k, factor in enumerate(verdict.assignment.space.factors):
         chosen = verdict.assignment.codes[k]
-        others = _others(losses.pop(factor.name, []), in_percent)
+        others = _others(losses.pop(factor.name, by_itself.get(factor.name, [])), in_percent)
         others = f"among its levels, {others}" if chosen == FREE and others else others
         p_value = verdict.p_values[k] if verdict.p_values else None
-        matters = "yes" if factor.name in found else not_shown(p_value)
+        matters = matter_words(verdict, factor.name) or "yes"
         if verdict.parents is None:  # it was not looked for
             matters = "not looked for" if p_value is None else f"not looked for ({chance(p_value)})"
         level = LEAVE_ALONE if chosen == FREE else level_text(factor.levels[chosen])
@@ -142,6 +145,8 @@ def print_verdict(out: "Console", verdict: Verdict, effects: Sequence[EffectRow]
     any_negative = any(_loss(row.loss, in_percent).startswith("-") for row in every if not row.is_chosen)
     if any_negative and (why := why_below_zero(verdict)):
         out.print(f"{why[0].upper()}{why[1:]}: so a small negative loss can appear.\n")
+    if any(_loss(row.loss, in_percent).startswith("-") for rows in by_itself.values() for row in rows):
+        out.print(f"{TIED_BELOW_ZERO[0].upper()}{TIED_BELOW_ZERO[1:]}.\n")
 
 
 class _LevelLoss(NamedTuple):
@@ -155,8 +160,8 @@ class _LevelLoss(NamedTuple):
 
 def _losses(verdict: Verdict, effects: Sequence[EffectRow]) -> dict[str, list[_LevelLoss]]:
     """What each level of each factor loses: as the verdict says, else as the rows of effects do."""
-    found: dict[str, list[_LevelLoss]] = {}
     if verdict.effects:
+        found: dict[str, list[_LevelLoss]] = {}
         for k, factor in enumerate(verdict.assignment.space.factors):
             spans = verdict.usual_intervals[k] if verdict.usual_intervals else (None,) * factor.n_levels
             found[factor.name] = [
@@ -164,6 +169,11 @@ def _losses(verdict: Verdict, effects: Sequence[EffectRow]) -> dict[str, list[_L
                 for i, level in enumerate(factor.levels)
             ]
         return found
+    return _losses_by_factor(effects)
+
+
+def _losses_by_factor(effects: Sequence[EffectRow]) -> dict[str, list[_LevelLoss]]:
+    found: dict[str, list[_LevelLoss]] = {}
     for row in effects:
         span = None if row.usual_low is None or row.usual_high is None else (row.usual_low, row.usual_high)
         loss = _LevelLoss(level_text(row.level), row.loss, span, row.standing == "chosen")

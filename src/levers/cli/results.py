@@ -17,6 +17,8 @@ from levers.errors import NotFinishedError
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
     BLOCK,
+    CONFIRMATIONS,
+    and_fresh,
     enough_words,
     expected_words,
     gain_words,
@@ -65,7 +67,7 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
     on = ", on a log scale" if scale.is_log else ""
     typer.echo(f"{found.name}: {found.state}, {stage}{found.goal} with {found.algorithm}{on}")
     out = several(found.n_running, "run", "runs")
-    told = several(found.n_complete, "outcome", "outcomes")
+    told = several(found.n_complete, "outcome", "outcomes") + and_fresh(found.n_fresh)
     typer.echo(f"  {told}, {out} out, {found.n_waiting:,} waiting in this round")
     if found.n_failed or found.n_stale:
         failed, stale = (several(n, "run", "runs") for n in (found.n_failed, found.n_stale))
@@ -79,6 +81,8 @@ def status(at: Reached, output: FormatOption = Format.table) -> None:
         typer.echo(f"  {line}")
     if not found.doubts and (checked := _checked_words(found)) is not None:
         typer.echo(f"  {checked}")
+    if found.confirmation is not None:
+        typer.echo(f"  {CONFIRMATIONS[found.confirmation]}")
     finished = found.state != "running"
     typer.echo(f"  {found.to_go}" if found.state in AWAITS else "  no runs to go")
     if found.note is not None:
@@ -106,6 +110,7 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """What each level loses against the leading one, with intervals that all hold at once.
 
     The ordinary 95 % interval of each level alone goes from usual_low to usual_high; p_value is of its lever's F test.
+    Levers that forbidden combinations tie together come once more at the end, each by itself, with ordinary numbers.
 
     \b
     Example:
@@ -113,7 +118,7 @@ def effects(at: Reached, output: FormatOption = Format.table) -> None:
     """
     for line in doubt_lines(at.study.status().doubts):
         typer.echo(line, err=True)
-    _say_effects(at.study.effects(), output)
+    _say_effects(at, output)
 
 
 @on_study()
@@ -161,11 +166,11 @@ def say_verdict(at: Reached, output: Format) -> None:
     found, best, scale = study.verdict(), study.best(), study.outcome_scale
     params = best.params if best is not None else found.assignment
     if output is Format.csv:
-        _say_effects(study.effects(), output)
+        _say_effects(at, output)
     elif output is Format.table:
         for line in doubt_lines(found.doubts):
             typer.echo(line)
-        print_verdict(console(), found, () if found.effects else study.effects())
+        print_verdict(console(), found, *(() if found.effects else (study.effects(), study.part_effects())))
         typer.echo(f"{'The setting, in doubt:' if found.doubts else 'Set'} {setting_words(params)}.")
         if (enough := enough_words(found)) is not None:
             typer.echo(f"{enough[0].upper()}{enough[1:]}.")
@@ -186,7 +191,8 @@ def say_verdict(at: Reached, output: Format) -> None:
         stages = [f"{n} {stage}" for stage, n in found.runs_by_stage if stage not in (PAST, BLOCK)]
         past = dict(found.runs_by_stage).get(PAST, 0)
         of_which = f" ({', '.join(stages)})" if stages else ""
-        typer.echo(f"Runs: {found.n_runs}{of_which}{f', and {past} of past data' if past else ''}.")
+        made = f"{found.n_runs}{of_which}{f', and {past} of past data' if past else ''}"
+        typer.echo(f"Runs: {made}{and_fresh(study.status().n_fresh)}.")
     else:
         own: dict[str, Any] = {"assignment": dict(params), "guarantee": found.statement}
         own |= {"free": list(params.free), "on_parents": on_parents(found)}
@@ -195,11 +201,11 @@ def say_verdict(at: Reached, output: Format) -> None:
         own |= {name: getattr(best, name, None) for name in ("predicted", "low", "high", "gain")}
         names = (
             "assignment tolerance tolerance_without_claims failure_prob guarantee certificate noise goal algorithm "
-            "parents n_runs runs_by_stage provisos doubts predicted low high gain p_values free on_parents "
-            "confirmation scale"
+            "parents parents_together n_runs runs_by_stage provisos doubts predicted low high gain p_values free "
+            "on_parents confirmation scale"
         )
         said = {name: own[name] if name in own else getattr(found, name) for name in names.split()}
-        say_json({**said, "effects": study.effects()})
+        say_json({**said, "effects": study.effects(), "part_effects": study.part_effects()})
     if found.doubts:
         if study.is_held:
             typer.echo("The study is not finished on this. What next?", err=True)
@@ -246,14 +252,26 @@ def _merging(at: Reached, found: Verdict) -> list[str]:
     return hints
 
 
-def _say_effects(rows: list[EffectRow], output: Format) -> None:
+def _say_effects(at: Reached, output: Format) -> None:
+    """Every level; of levers that are tied together by itself too: below the others, or in a table of their own."""
+    rows, parts = at.study.effects(), at.study.part_effects()
+    if output is not Format.table:
+        _say_levels([*rows, *parts], output, "")
+        return
+    _say_levels(rows, output, "Loss against the leading level")
+    if parts:
+        only_joint = ("low", "high", "ruled_out_after")  # which are said of the combinations
+        _say_levels(parts, output, "Levers that are tied together, each by itself: loss", only_joint)
+
+
+def _say_levels(rows: list[EffectRow], output: Format, title: str, never: tuple[str, ...] = ()) -> None:
     if output is not Format.json:  # which has kinds of levels of its own
         rows = [dataclasses.replace(row, level=level_text(row.level)) for row in rows]
-    title, drop = "Loss against the leading level", ("ruled_out_after", "n_runs", "p_value", "standing")
+    drop = [name for name in ("ruled_out_after", "n_runs", "p_value", "standing") if name not in never]
     if output is Format.table and rows and EVERY_SCALE[rows[0].scale].is_log:
         title += ", in percent of its outcome"
         rows = [row.in_percent for row in rows]
-    say_rows(rows, output, title, drop=drop, never=("scale",))
+    say_rows(rows, output, title, drop=drop, never=("scale", *never))
 
 
 def _checked_words(found: Status) -> str | None:
@@ -279,7 +297,7 @@ def _grounds(found: Verdict) -> list[str]:
 @on_study()
 def plot(
     at: Reached,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination or forecast.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="effects, history, elimination, forecast or residuals.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png, .svg or .html file.")],
 ) -> None:
     """Draw a picture of a study.

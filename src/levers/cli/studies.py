@@ -129,6 +129,7 @@ class StudyRow:
     goal: str
     n_factors: int
     n_complete: int
+    n_fresh: int
     to_go: int | None
     updated: str
 
@@ -136,7 +137,7 @@ class StudyRow:
     def of(cls, found: Status) -> "StudyRow":
         """From its status."""
         state = "finished in doubt" if found.state == "finished" and found.doubts else found.state
-        same = (found.name, state, found.algorithm, found.goal, found.n_factors, found.n_complete)
+        same = (found.name, state, found.algorithm, found.goal, found.n_factors, found.n_complete, found.n_fresh)
         return cls(*same, found.to_go.likely, when(found.updated_at))
 
 
@@ -162,7 +163,8 @@ def studies(
         found = [load_study(name, storage).status() for name in names]
     drop = ("updated", "goal", "algorithm", "n_factors", "to_go", "n_complete", "state")  # the least important first
     nothing = "there are no studies here yet; `levers create` makes one"
-    say_rows([StudyRow.of(one) for one in found], output, "Studies", drop, nothing)
+    never = () if any(one.n_fresh for one in found) else ("n_fresh",)
+    say_rows([StudyRow.of(one) for one in found], output, "Studies", drop, nothing, never)
 
 
 @on_study()

@@ -187,6 +187,10 @@ class RemoteStudy(AnyStudy):
         """What each level loses against the leading one, with intervals that all hold at once."""
         return Effects(built(EffectRow, row) for row in self._get("effects"))
 
+    def part_effects(self) -> Effects:
+        """What each level of levers that are tied together loses by itself, where their effects add up."""
+        return Effects(built(EffectRow, row) for row in self._get("part-effects"))
+
     def forecast(self) -> Forecast:
         """How many runs are still to go."""
         return built(Forecast, self._get("forecast"))

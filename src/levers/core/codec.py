@@ -59,13 +59,13 @@ def _fields(cls: type[Any]) -> "dict[str, dataclasses.Field[Any]]":
 
 
 def tag_of(value: object) -> str:
-    """The tag under which a value is saved.
+    """The tag under which a value, or the values of a class, are saved.
 
     >>> from levers.core.space import Factor
-    >>> tag_of(Factor("dose", (1, 2)))
-    'Factor'
+    >>> tag_of(Factor("dose", (1, 2))), tag_of(Factor)
+    ('Factor', 'Factor')
     """
-    return _TAGS[type(value)]
+    return _TAGS[value if isinstance(value, type) else type(value)]
 
 
 def from_json(text: str, expected: type[T]) -> T:

@@ -24,6 +24,8 @@ from levers.errors import InvalidSettingError, surprising
 from levers.studies.analysis import views
 from levers.studies.analysis.confirmation import confirmation_words
 from levers.studies.analysis.describe import (
+    CONFIRMATIONS,
+    and_fresh,
     chance,
     enough_words,
     expected_words,
@@ -276,7 +278,9 @@ def status(call: Call) -> Answer:
     study = call.study()
     status, best = study.status(), study.best()
     data = {**_plain(status), "best": _plain(BestShape.of(best)), "next": next_step(study)}
-    lines = [f"{status.name}: {status.state}; {several(status.n_complete, 'outcome', 'outcomes')}; {status.to_go}"]
+    told = f"{several(status.n_complete, 'outcome', 'outcomes')}{and_fresh(status.n_fresh)}"
+    lines = [f"{status.name}: {status.state}; {told}; {status.to_go}"]
+    lines += [] if status.confirmation is None else [CONFIRMATIONS[status.confirmation]]
     lines += _doubt_lines(status.doubts)
     if best is not None:
         finished = status.state != "running"
@@ -297,9 +301,11 @@ def effects(call: Call) -> Answer:
     rows, doubts = study.effects(), study.status().doubts
     shown = rows[:MOST_ROWS]
     data = {"effects": _plain(shown, list[views.EffectRow]), "n_levels": len(rows), "doubts": _remarks(doubts)}
-    data["scale"] = study.spec.scale
-    lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in shown[:_MOST_LINES]]
-    more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > len(lines) else None
+    tied = study.part_effects()[:MOST_ROWS]
+    data |= {"scale": study.spec.scale, "part_effects": _plain(tied, list[views.EffectRow])}
+    said = (*shown[:_MOST_LINES], *tied[:_MOST_LINES])
+    lines = [f"{row.factor}={level_text(row.level)}: {row.standing}{_loss_words(row)}" for row in said]
+    more = f"The data has {len(shown):,} of {len(rows):,} levels." if len(rows) > _MOST_LINES else None
     about = "Loss against the leading level; intervals hold for all levels at once. Not shown is not the same as none."
     return Answer(_lines(*_doubt_lines(doubts), about, *lines, more), data)
 

@@ -195,7 +195,8 @@ TOOLS: Sequence[AgentTool] = (
         Nothing,
         agent_answers.effects,
         "What each level loses against the leading one, with intervals that hold for all at once (low, high). These "
-        "are estimates from all runs; single outcomes say little.",
+        "are estimates from all runs; single outcomes say little. Levers that forbidden combinations tie together are "
+        "in part_effects too, each by itself.",
         repeats=True,
         lane=AGENTS_READS,
     ),

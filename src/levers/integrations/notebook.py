@@ -15,7 +15,7 @@ from levers.core.outcome_scale import EVERY_SCALE
 from levers.core.space import Space
 from levers.experiments.compare import Comparison
 from levers.experiments.plan import Plan
-from levers.studies.analysis.describe import enough_words, promise, several
+from levers.studies.analysis.describe import and_fresh, enough_words, promise, several
 from levers.studies.analysis.views import Effects
 from levers.studies.run import AnyStudy
 from levers.studies.sheets.cells import level_text
@@ -119,6 +119,7 @@ def _study(study: AnyStudy) -> str:
     doubts = "".join(f"<li>{escape(doubt.text)}</li>" for doubt in status.doubts)
     said = [
         f"<p><strong>{escape(study.name)}</strong>: {status.state}, {several(status.n_complete, 'run', 'runs')}"
+        f"{and_fresh(status.n_fresh)}"
         f"{'' if view.is_finished else f', {escape(str(status.to_go))}'}.</p>",
         f'<div class="doubt"><strong>In doubt</strong><ul>{doubts}</ul></div>' if doubts else "",
     ]

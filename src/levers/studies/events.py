@@ -11,14 +11,15 @@ from levers.core.codec import serialisable
 from levers.core.space import Codes
 from levers.studies.spec import StudySpec
 
-EDITION = 3
+EDITION = 4
 """The edition of the rules by which rounds are designed, decisions taken and checks made. It is kept with every event.
 
 Increase it whenever one of these may come out otherwise for the same log. Whoever recomputes a study then knows which
 events are of other rules than today's, and does not take them for forged. 0 is everything before logs were chains;
-since 3, rounds are divided into days alike on every processor.
+since 3, rounds are divided into days alike on every processor; since 4, a round without an outcome is no look at fresh
+runs.
 """
-KEPT_EDITIONS = (2, EDITION)
+KEPT_EDITIONS = (2, 3, EDITION)
 """Editions whose rules this version knows, so that their events come out the same."""
 Numbers: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = NDArray[np.float64]

@@ -348,6 +348,12 @@ class StudyState:
         return sum(block.n_runs - block.n_missing for block in self.counted)
 
     @property
+    def n_fresh(self) -> int:
+        """Outcomes of fresh runs, which confirm a verdict and which nothing else rests on."""
+        fresh = [block for block in self.blocks if block.role in (CONFIRMING, CONFIRMATION)]
+        return sum(block.n_runs - int(np.isnan(block.values).sum()) for block in fresh)
+
+    @property
     def n_closed(self) -> int:
         """Those of them that decisions rest on: of blocks that are not under way."""
         return sum(block.n_runs - block.n_missing for block in self.counted if block.role != OPEN)

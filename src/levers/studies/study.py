@@ -263,6 +263,14 @@ class Study(AnyStudy):
         with self._lock:
             return views.effects(self.state)
 
+    def part_effects(self) -> views.Effects:
+        """What each level of levers that are tied together loses by itself, where their effects add up; else nothing.
+
+        These are ordinary estimates with ordinary intervals; what is chosen and promised is of the combinations.
+        """
+        with self._lock:
+            return views.part_effects(self.state)
+
     def forecast(self) -> views.Forecast:
         """How many runs are still to go."""
         with self._lock:

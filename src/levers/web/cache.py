@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from levers.charts.view import StudyView
+from levers.core.codec import tag_of
 from levers.studies.events import Told
 from levers.studies.state import StudyState, TrialState
 from levers.studies.study import Study
@@ -64,12 +65,13 @@ def who_told(study: Study, state: StudyState, trials: Iterable[int]) -> dict[int
     table = state.trials
     wanted = {t for t in trials if 0 <= t < table.n_trials and table.state[t] == TrialState.COMPLETE}
     times = {float(table.told_at[t]) for t in wanted}
+    told = tag_of(Told)
     found: dict[int, str] = {}
     for most in sorted({min(n, state.seq) for n in (*_LOOK_BACK, state.seq)}):
         if len(found) == len(wanted):
             break
         for stored in study.storage.read(study.id, state.seq - most):
-            event = stored.record().event if stored.kind == Told.__name__ and stored.at in times else None
+            event = stored.record().event if stored.kind == told and stored.at in times else None
             if isinstance(event, Told):
                 found |= {int(t): stored.who for t in event.trials if int(t) in wanted}
     return found

@@ -1,12 +1,16 @@
 """Every page on a phone, in the dark, by keyboard alone, and for somebody who does not see charts."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from harness.browser import Visitors
+from levers.charts.picture import save_plot
+from levers.charts.report import save_report
 from levers.core.space import Space
-from levers.studies.library import create_study, list_studies
+from levers.studies.library import create_study, list_studies, load_study
 
 SPACE = Space.of({"heat": ["low", "mid", "high"], "speed": [1, 2, 3, 4], "supplier": ["A", "B"]})
 WIDE_SPACE = {f"a rather long name of factor {k}": [f"level {level}" for level in range(4)] for k in range(30)}
@@ -42,6 +46,10 @@ WIDER = """() => { const page = document.scrollingElement;
         .slice(0, 5).map((part) => part.outerHTML.slice(0, 200)).concat([String(page.scrollWidth)]) }"""
 GROUND = "() => getComputedStyle(document.body).backgroundColor"
 INK = "() => getComputedStyle(document.querySelector('h1')).color"
+BROKEN = """() => [...document.querySelectorAll("td")].flatMap((cell) => {
+    const text = cell.firstChild, words = [...(text?.data ?? "").matchAll(/[^\\s-]+/g)], range = document.createRange();
+    return words.filter((word) => { range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);
+        return new Set([...range.getClientRects()].map((part) => part.top)).size > 1 }).map((word) => word[0]) })"""
 OUTLINE = """() => { const at = document.activeElement, look = getComputedStyle(at);
     return at.matches(":focus-visible") && look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 2 }"""
 
@@ -97,7 +105,7 @@ def test_charts_say_what_they_show(people: Visitors, studies: None, name: str) -
     page.locator("#checks").scroll_into_view_if_needed()
     expect(page.locator("#chart-additivity")).to_be_visible()
     figures = page.locator("figure.chart-box")
-    expect(figures).to_have_count(7)
+    expect(figures).to_have_count(8)
     for figure in figures.all():
         drawing = figure.locator("svg.chart:visible")
         expect(drawing).to_have_count(1)
@@ -163,3 +171,16 @@ def test_an_outcome_by_keyboard_alone(people: Visitors, shared: str) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#so-far")).to_have_text("2 runs so far")
     assert [study.trial(trial).value for trial in (0, 1)] == [1.5, 2.0]
+
+
+def test_tables_of_files_scroll_on_a_phone_and_break_no_word(
+    people: Visitors, studies: None, shared: str, tmp_path: Path
+) -> None:
+    study, page = load_study("done", shared), people.new_page(viewport={"width": 360, "height": 740})
+    save_report(study, tmp_path / "report.html")
+    save_plot(study, "effects", tmp_path / "effects.html")
+    for name in ("report.html", "effects.html"):
+        page.goto((tmp_path / name).as_uri())
+        assert page.locator("td").count() > 20
+        assert page.evaluate(BROKEN) == [], name
+        assert page.evaluate(WIDER.replace('".scroll, .charts"', '"table, .charts"')) == [], name

@@ -144,11 +144,20 @@ def runs_at(state: StudyState, setting: tuple[int, ...]) -> Values:
 
 
 def n_looks(state: StudyState) -> int:
-    """How often fresh runs have been compared with a verdict: at each confirmation, and at each later round's end."""
-    over = [i for i, block in enumerate(state.blocks) if block.role == CONFIRMATION and len(block.told_order)]
+    """How often fresh runs have been compared with a verdict: at each confirmation, and at each later round's end.
+
+    A round that was given up without an outcome leaves nothing new to compare.
+    """
+    told = [block for block in state.blocks if len(block.told_order)]
+    over = [i for i, block in enumerate(told) if block.role == CONFIRMATION]
     if not over:
         return 0
-    return len(over) + sum(block.role not in APART for block in state.blocks[over[0] :])
+    return len(over) + sum(block.role not in APART for block in told[over[0] :])
+
+
+def has_empty_rounds(state: StudyState) -> bool:
+    """Whether a round was given up without an outcome: up to edition 3 of the rules it counted as a look."""
+    return any(block.role not in APART and not len(block.told_order) for block in state.blocks)
 
 
 def confirmation_doubt(state: StudyState) -> Remark | None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from levers.algorithms.base import Verdict, within_words
+from levers.core.model.confirmation import CONFIRMED, IN_DOUBT, MEASURED, UNDECIDED
 from levers.core.outcome_scale import AS_TOLD, OutcomeScale
 from levers.core.space import Assignment, Level
 from levers.studies import events
@@ -144,6 +145,30 @@ def why_below_zero(verdict: Verdict) -> str | None:
     return None
 
 
+TIED_BELOW_ZERO = "a loss below 0 of a tied lever: better by itself, but not allowed with what the others are set to"
+"""Why a level that was not chosen may look better where levers are chosen together."""
+
+
+def matter_words(verdict: Verdict, name: str) -> str | None:
+    """What is said of a lever that was not shown to matter; None of one that was.
+
+    >>> from levers.core.space import Space
+    >>> setting = Space.of({"heat": ["low", "high"], "speed": [1, 2], "belt": ["A", "B"]}).assignment([0, 1, 0])
+    >>> made = Verdict("cfs", setting, 9, 0.5, 0.1, "", parents=("belt",), parents_together=(("heat", "speed"),))
+    >>> [matter_words(made, name) for name in setting]
+    ['shown together with speed, not by itself', 'shown together with heat, not by itself', None]
+    """
+    if name in (verdict.parents or ()):
+        return None
+    p_value = verdict.p_values_by_lever.get(name)
+    for group in verdict.parents_together:
+        if name in group:
+            others = " and ".join(other for other in group if other != name)
+            known = "" if p_value is None else f" ({chance(p_value)})"
+            return f"shown together with {others}, not by itself{known}"
+    return not_shown(p_value)
+
+
 def not_shown(p_value: float | None) -> str:
     """What is said of a lever that was not shown to matter: with the p-value of its ordinary test, if there is one.
 
@@ -254,6 +279,24 @@ def promise(
         said = within_words(within, compared_with, f"with probability {sure}", without_claims)
     said = f"in doubt (otherwise {said})" if in_doubt else said
     return said if finished else f"if you stop now: {said}"
+
+
+def and_fresh(n_fresh: int) -> str:
+    """What is added to a number of runs where fresh runs came on top of them, to confirm a verdict.
+
+    >>> "60 runs made" + and_fresh(12), "60 runs made" + and_fresh(0)
+    ('60 runs made, and 12 fresh ones', '60 runs made')
+    """
+    return f", and {several(n_fresh, 'fresh one', 'fresh ones')}" if n_fresh else ""
+
+
+CONFIRMATIONS = {
+    CONFIRMED: "fresh runs confirm the verdict",
+    IN_DOUBT: "fresh runs put the verdict in doubt",
+    MEASURED: "fresh runs were measured, but nothing was predicted to compare them with",
+    UNDECIDED: "the verdict is not confirmed yet",
+}
+"""What fresh runs say of a verdict, in a few words, by `Confirmation.answer`."""
 
 
 def several(n: int, one: str, more: str) -> str:

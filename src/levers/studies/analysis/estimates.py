@@ -7,7 +7,6 @@ agree. Where an algorithm has none, or not yet, it is least squares of all runs 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -203,8 +202,14 @@ class Estimates:
 
     def part_tests(self) -> list[FactorTest | None]:
         """The same for every factor of the fit: where levers are tied, for each of them."""
-        ends = np.cumsum([0, *self.choices.sizes])
-        return [self._test(np.arange(begin, end)) for begin, end in pairwise(ends)]
+        parts = self.of_parts
+        return [parts.test(k) for k in range(len(parts.choices.sizes))]
+
+    @cached_property
+    def of_parts(self) -> "Estimates":
+        """The same for every factor of the fit by itself, as if any of its levels could be chosen."""
+        rows = None if self.rows is None else self.choices.rows(self.rows)
+        return replace(self, choices=Choices(self.choices.sizes), rows=rows)
 
     def _test(self, levels: NDArray[np.int64]) -> FactorTest | None:
         if self.fitted is None or self._noise is None:

@@ -1,5 +1,6 @@
 """A study's state as people ask for it: trials, status, effects, best setting, forecast, verdict."""
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -146,7 +147,9 @@ class Best:
 class Status:
     """Where a study stands. If it stops now, its setting is within `within` of the best; None: nothing is certified.
 
-    `within_without_claims` is the same without what was claimed of levers, None where nothing was.
+    `within_without_claims` is the same without what was claimed of levers, None where nothing was. `n_fresh` outcomes
+    of fresh runs come on top of the `n_complete`; `confirmation` is what they say of the verdict, as
+    `core.model.confirmation.Confirmation.answer` puts it, None where nobody asked for any.
     """
 
     name: str
@@ -173,6 +176,8 @@ class Status:
     doubts: tuple[Remark, ...] = ()
     scale: str = LINEAR
     within_without_claims: float | None = None
+    n_fresh: int = 0
+    confirmation: str | None = None
 
 
 def trials(state: StudyState, which: ArrayLike) -> Iterator[Trial]:
@@ -254,6 +259,8 @@ def status(name: str, state: StudyState) -> Status:
         doubts=doubts(state),
         scale=state.spec.scale,
         within_without_claims=_without_claims(state, found),
+        n_fresh=state.n_fresh,
+        confirmation=None if (fresh := confirmation(state)) is None else fresh.answer,
     )
 
 
@@ -348,22 +355,32 @@ def _by_lever(state: StudyState, tests: Iterable[FactorTest | None]) -> tuple[fl
 def _in_outer_space(found: Verdict, spec: StudySpec) -> Verdict:
     """A verdict on merged factors in terms of the real ones. What each merged level loses is in `effects`."""
     merging = spec.merging
-    matter = [i for i, name in enumerate(merging.inner.names) if name in (found.parents or ())]
-    shown = sorted(k for i in matter for k in _shown(found, spec, i))
-    parents = None if found.parents is None else tuple(merging.outer.names[k] for k in shown)
-    setting = spec.assignment(found.assignment.codes)
-    return replace(found, assignment=setting, parents=parents, effects=(), intervals=(), eliminations=(), problem=None)
+    names, inner = merging.outer.names, merging.inner.names
+    shown = {i: _shown(found, spec, i) for i, name in enumerate(inner) if name in (found.parents or ())}
+    together = tuple(tuple(names[k] for k in merging.groups[i]) for i, some in shown.items() if not some)
+    parents = None if found.parents is None else tuple(names[k] for k in sorted(itertools.chain(*shown.values())))
+    found = replace(found, assignment=spec.assignment(found.assignment.codes), parents=parents)
+    return replace(found, parents_together=together, effects=(), intervals=(), eliminations=(), problem=None)
 
 
 def _shown(found: Verdict, spec: StudySpec, column: int) -> list[int]:
     """Which levers of a merged factor that matters are shown to: one that alone makes a combination worse than the
-    chosen one, by intervals that hold all at once. All of them where the algorithm has no such intervals."""
+    chosen one, by intervals that hold all at once. None where only combinations that differ in several are worse; all
+    of them where the algorithm has no such intervals."""
     group, table = spec.merging.groups[column], spec.merging.tables[column]
     if len(group) == 1 or not found.intervals:
         return list(group)
     differs = table != table[found.assignment.codes[column]]
     worse = np.array([span is not None and span[0] > 0 for span in found.intervals[column]])
     return [k for place, k in enumerate(group) if (worse & differs[:, place] & (differs.sum(axis=1) == 1)).any()]
+
+
+def shown_to_matter(state: StudyState) -> tuple[str, ...]:
+    """The levers that are shown to matter by now, as the verdict at the end names them."""
+    found = certified(state)
+    if found is None:
+        return ()
+    return (_in_outer_space(found, state.spec) if state.spec.is_merged else found).shown_to_matter
 
 
 def _provisos(state: StudyState) -> Iterator[Remark]:
@@ -489,12 +506,46 @@ def effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
         spans = found.intervals[k] if found is not None and found.intervals else (None,) * factor.n_levels
         usual, test = estimates.usual(k, leader, losses), estimates.test(k)
         for j, level in enumerate(factor.levels):
-            standing = "ruled out" if (k, j) in gone else lead if j == leader and not alone else rest
+            leads = j == leader and bool(leaders) and not alone  # before the first outcome none does
+            standing = "ruled out" if (k, j) in gone else lead if leads else rest
             loss, low, high, usual_low, usual_high = scale.losses(
                 losses[j], *(spans[j] or (None, None)), *(usual[j] or (None, None))
             )
             more = (usual_low, usual_high, test and test.p_value, scale.name)
             rows.append(EffectRow(factor.name, level, counts[j], loss, low, high, standing, gone.get((k, j)), *more))
+    return rows
+
+
+def part_effects(state: StudyState, estimates: Estimates | None = None) -> Effects:
+    """Every level of the levers that forbidden combinations tie together, each lever by itself; else nothing.
+
+    They are chosen among their combinations, which `effects` has; where their effects add up (`Progress.by_parts`) each
+    has its own. A loss is against the level in the leading combination, with the ordinary interval only: what holds for
+    all levels at once is said of the combinations. `estimates` are those of the state, if they are at hand.
+
+    >>> from levers.studies.library import create_study
+    >>> levels = {"heat": [1, 2], "speed": [1, 2], "belt": ["A", "B"]}
+    >>> study = create_study("line", levels, budget=20, seed=1, forbidden=[{"heat": 2, "speed": 2}])
+    >>> _ = study.optimize(lambda params: 1.0 * params["heat"] + 0.1 * (params["belt"] == "A"))
+    >>> [(row.factor, row.level, row.standing) for row in part_effects(study.state)]
+    [('heat', 1, 'not chosen'), ('heat', 2, 'chosen'), ('speed', 1, 'chosen'), ('speed', 2, 'not chosen')]
+    """
+    estimates, found, rows = estimates or Estimates.of(state), certified(state), Effects()
+    fitted, choices = estimates.fitted, estimates.choices
+    if fitted is None or fitted.together is not None:
+        return rows
+    leaders = estimates.leaders if found is None else found.assignment.codes
+    lead, rest = ("leading", "in play") if state.open_block is not None else ("chosen", "not chosen")
+    parts, scale = estimates.of_parts, state.spec.outcome_scale
+    for k, table in enumerate(choices.tables):
+        for column, part in enumerate(choices.parts_of(k) if table.shape[1] > 1 else ()):
+            factor, leader = state.fitted[part], int(table[leaders[k], column])
+            losses, counts, test = parts.losses(part, leader), parts.counts(part), parts.test(part)
+            usual = parts.usual(part, leader, losses)
+            for j, level in enumerate(factor.levels):
+                loss, low, high = scale.losses(losses[j], *(usual[j] or (None, None)))
+                standing, own = lead if j == leader else rest, (low, high, test and test.p_value, scale.name)
+                rows.append(EffectRow(factor.name, level, counts[j], loss, None, None, standing, None, *own))
     return rows
 
 

@@ -44,6 +44,15 @@ def effects(request: Request, name: Name) -> Response:
     return answer(views.effects(study_of(request, name, "read").frozen()), kind=list[views.EffectRow])
 
 
+@of_study(router.get, "part-effects", "getPartEffects", "What levels of tied levers lose", list[views.EffectRow])
+def part_effects(request: Request, name: Name) -> Response:
+    """Of levers that forbidden combinations tie together, each by itself, where their effects add up; else none.
+
+    The numbers are ordinary ones: what is chosen and promised is of the combinations, in `effects`.
+    """
+    return answer(views.part_effects(study_of(request, name, "read").frozen()), kind=list[views.EffectRow])
+
+
 @of_study(router.get, "forecast", "getForecast", "How many runs are to go", views.Forecast)
 def forecast(request: Request, name: Name) -> Response:
     """In the round under way, likely, and in the worst case."""

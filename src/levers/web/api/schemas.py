@@ -499,6 +499,9 @@ class VerdictShape(Shape):
     goal: str
     algorithm: str
     parents: list[str] | None
+    parents_together: list[list[str]] = Field(
+        description="Levers studied as one of which some are shown to matter, though not which."
+    )
     n_runs: int
     runs_by_stage: dict[str, int]
     provisos: list[RemarkShape]

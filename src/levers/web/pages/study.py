@@ -14,7 +14,7 @@ from levers.charts.drawings import charts_of
 from levers.charts.view import StudyView
 from levers.errors import LeversError
 from levers.studies.analysis import views
-from levers.studies.analysis.describe import expected_words, gain_words, promise, several
+from levers.studies.analysis.describe import CONFIRMATIONS, and_fresh, expected_words, gain_words, promise, several
 from levers.studies.analysis.views import AWAITS, Forecast, Status
 from levers.studies.state import StudyState, Trial, TrialState
 from levers.studies.storage.tokens import short_name
@@ -54,6 +54,8 @@ class Headline:
         self.runs = several(status.n_complete, "run", "runs") + (" made" if self.finished else " so far")
         if status.n_past:
             self.runs += f", and {several(status.n_past, 'imported one', 'imported ones')}"
+        self.runs += and_fresh(status.n_fresh)
+        self.confirmed = CONFIRMATIONS.get(status.confirmation or "", "")
         self.to_go = _to_go(status.to_go) if self.awaits else "no runs to go"
         self.action = _action(status)
         lost = [f"{count(n)} {word}" for n, word in ((status.n_failed, "failed"), (status.n_stale, "stale")) if n]
@@ -219,7 +221,7 @@ def became(trial: Trial, teller: str | None = None) -> str:
 
 CHARTS = ("effects", "elimination", "forecast", "history", "evidence")
 """What is on the page from the start."""
-CHECKS = ("residuals", "additivity")
+CHECKS = ("residuals", "order", "additivity")
 """What is loaded when somebody scrolls there: it takes longer to work out."""
 MOST_CORRECTIONS, MOST_TABLE_ROWS, MOST_SHOWN = 50, 2_000, 1_000
 

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from levers.charts.drawings import charts_of
+from levers.charts.html import PART_HEADER, PARTS_WORDS
 from levers.charts.verdict_facts import verdict_facts
 from levers.web.pages.site import page, service_of
 from levers.web.pages.study import context, opened
@@ -26,6 +27,8 @@ def verdict_page(request: Request, name: str) -> Response:
         "exclusions": view.state.exclusions[-_MOST_CHANGES:],
         "picture": charts_of(view, ["confirmation"])[0] if said.confirmed else None,
         "doubt": None if said.verdict is None else view.additivity,
+        "parts_words": PARTS_WORDS,
+        "part_header": PART_HEADER,
     }
     return page(request, "verdict.html", **vars(said), **changes, **context(view))
 
