@@ -94,6 +94,7 @@ FAR_BEHIND_SHARE = 0.25  # of it, for levels far behind at the end, which a cert
 FAR_BEHIND_IN_ONE = 0.1  # the same where all runs are one design, whose rows no outcome had a part in
 PLANNED_END = 2.0  # what intervals at an end fixed in advance divide theirs by, because rows followed outcomes
 RUNS_TO_ELIMINATE = 5.0  # runs per parameter from which a budget is spent in blocks, so that levels can be dropped
+CHOSEN_END = 3.0  # the same where runs also served the promise: what looked far behind got few
 EVERY_LOOK = 3.0  # what a certificate that may be read after every run divides its failure probability by
 POOLED_NOISE_SHARE = 0.05  # for the bound of an unknown noise, which levels are dropped by
 NOISE_MARGIN = 5.0  # an estimated variance is taken to be larger by exp(this / degrees of freedom)

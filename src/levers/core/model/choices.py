@@ -66,6 +66,11 @@ class Choices:
         """Levels that are not chosen, whichever are."""
         return sum(m - 1 for m in self.n_levels)
 
+    @property
+    def n_pairs(self) -> int:
+        """Ordered pairs of levels of one factor."""
+        return sum(m * (m - 1) for m in self.n_levels)
+
     def rows(self, codes: Codes) -> Codes:
         """Levels of all parts, from levels of the factors."""
         if not self.is_tied:

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from levers.algorithms.cfs.allocation import allocated_rows, allocated_shares, complementary_rows, local_shares
 from levers.algorithms.cfs.interactions import sampled_rows
-from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
+from levers.algorithms.cfs.pooled.promise import mixed_shares, never_far_by_chance, promised_shares, share_for_promise
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import PROMISE_RULES, TOGETHER_RULES
 from levers.core.designs.allowed import Combinations, allowed_rows
@@ -50,7 +50,9 @@ def allocated_block(
         part = share_for_promise(state.n_runs / choices.n_parameters) if far_behind else 0.0
         if part:
             distance = -float(ndtri(far_behind / choices.n_rivals))
-            shares = mixed_shares(shares, promised_shares(choices, found, n_left, distance), part)
+            growth = (state.n_runs + n_left) / choices.n_parameters
+            apart = never_far_by_chance(choices.n_pairs, far_behind, growth)
+            shares = mixed_shares(shares, promised_shares(choices, found, n_left, distance, apart), part)
         rows = allocated_rows(shares, n_runs - n_sampled, rng)
         rows = complementary_rows(rows, choices, state.pooled.information)
     if fit is not None and n_sampled:

@@ -57,7 +57,9 @@ class PooledCertificate:
         least = evidence.least(in_play)
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
         lost = 1.0 + 0.5 * open_parameters / (state.n_runs + more + 1)
-        wider = self._wider(state) if state.n_runs + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
+        wider = (
+            self._wider(state) if self._n_designed(state) + more < settings.CLOSELY_COUPLED * open_parameters else 1.0
+        )
         clocks = self._thinned_clocks(state, evidence)
         found: dict[int, Stake | Tied] = {}
         for k, m in zip(state.open_factors, state.open_sizes, strict=True):
@@ -89,7 +91,7 @@ class PooledCertificate:
             for pairs in (evidence.information, evidence.estimates, radius)
         )
         open_parameters = self.choices.n_open_parameters(state.open_factors, state.active)
-        wider = self._wider(state) if state.n_runs < settings.CLOSELY_COUPLED * open_parameters else 1.0
+        wider = self._wider(state) if self._n_designed(state) < settings.CLOSELY_COUPLED * open_parameters else 1.0
         found: dict[int, Stake | Tied] = {}
         for k, (leader, m) in enumerate(zip(state.leaders, self.choices.n_levels, strict=True)):
             rivals = [j for j in range(m) if j != leader and ahead[k][j] < most[k][j]]
@@ -216,13 +218,21 @@ class PooledCertificate:
         because forbidden combinations couple parts for good."""
         return self._price_of(self.choices.coupling_of_parts(state.fit, state.open_factors), state)
 
+    def _n_designed(self, state: PooledState) -> int:
+        """Runs by which it is judged whether there are enough for factors to be hardly coupled.
+
+        Imported ones are not among them, because nobody knows what they say: any number of runs at one setting say
+        nothing about any level.
+        """
+        return state.n_runs - (state.n_past if self.rules >= settings.PARTS_RULES else 0)
+
     def _price_of(self, coupling: float, state: PooledState) -> float:
         """What standard errors are multiplied with; a little also below, where there are hardly more runs than
         parameters."""
         if coupling > settings.LOOSE_COUPLING:
             return 1.0 + settings.COUPLING_COST * (coupling - 1.0)
         parameters = self.choices.n_open_parameters(state.open_factors, state.active)
-        hardly_more = self.rules >= settings.PARTS_RULES and state.n_runs < settings.HARDLY_MORE * parameters
+        hardly_more = self.rules >= settings.PARTS_RULES and self._n_designed(state) < settings.HARDLY_MORE * parameters
         return 1.0 + settings.LOOSE_COST * (coupling - 1.0) if hardly_more else 1.0
 
     def certified(self, state: PooledState, evidence: Evidence, risk: float) -> float | None:

@@ -6,10 +6,12 @@ factor whose best level is hardly in doubt is run there almost only, and a dozen
 run sets all factors, so each factor is divided by itself (docs/decisions/0056).
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from levers.algorithms.cfs.allocation import indicators_of, own_variances
 from levers.algorithms.cfs.settings import FOR_PROMISE, PROMISE_FROM, PROMISE_OVER, SURELY_FAR
@@ -29,7 +31,31 @@ def share_for_promise(runs_a_parameter: float) -> float:
     return min(max((runs_a_parameter - PROMISE_FROM) / PROMISE_OVER, 0.0), FOR_PROMISE)
 
 
-def promised_shares(choices: Choices, found: Posterior, n_left: int, distance: float) -> list[NDArray[np.float64]]:
+def never_far_by_chance(n_pairs: int, failure_prob: float, growth: float) -> float:
+    """A distance, in standard errors, that no two equal levels of `n_pairs` are ever apart, except with failure_prob.
+
+    A rival that is far behind at one look gets no more runs, so that what looked far by chance is never taken back, and
+    a level without effect is shown to be worse. While runs become `growth` times as many, the standardised difference
+    is a stationary process in their logarithm, which crosses b at the rate b phi(b) / 2:
+
+        n_pairs (1 - Phi(b)) (1 + b^2 log(growth) / 4) <= failure_prob,
+
+    half of these crossings being seen by looks some runs apart.
+
+    >>> round(never_far_by_chance(6, 0.025, 1.0), 2), round(never_far_by_chance(6, 0.025, 100.0), 2)
+    (2.64, 3.39)
+    """
+    low, high, looks = 0.0, 40.0, math.log(max(growth, 1.0)) / 4
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        ever = n_pairs * float(ndtr(-middle)) * (1 + middle**2 * looks)
+        low, high = (middle, high) if ever > failure_prob else (low, middle)
+    return high
+
+
+def promised_shares(
+    choices: Choices, found: Posterior, n_left: int, distance: float, kept_apart: float = 0.0
+) -> list[NDArray[np.float64]]:
     """For each factor the share of the next runs that each level gets, if all `n_left` serve the promise.
 
     Let c be the runs that the leader is to have. A rival that is d behind is left out where d > t sigma sqrt(1/c_j +
@@ -38,7 +64,8 @@ def promised_shares(choices: Choices, found: Posterior, n_left: int, distance: f
         c_j = 1 / ((d / (a t sigma))^2 - 1/c)
 
     runs, and no more than c, where it counts with the others; a > 1, because d is an estimate. Each level gets what it
-    lacks, and c is as large as the runs left allow.
+    lacks, and c is as large as the runs left allow. `kept_apart` is a t from which on a rival gets no more runs, if it
+    is the larger one: see `never_far_by_chance`.
 
     >>> rival = Posterior(np.array([1.0, 0.9, 0.2]), 0.04 * np.eye(3), 1.0, 1.0)
     >>> [share] = promised_shares(Choices((3,)), rival, 60, 3.0)
@@ -49,7 +76,8 @@ def promised_shares(choices: Choices, found: Posterior, n_left: int, distance: f
     widest = max(len(runs) for runs, _ in every)
     runs = np.stack([np.pad(own, (0, widest - len(own))) for own, _ in every])
     behind = np.stack([np.pad(own, (0, widest - len(own)), constant_values=np.inf) for _, own in every])
-    reach = (behind / (SURELY_FAR * distance * found.noise_sd)) ** 2  # 1 over the runs that a rival needs, at least
+    far = max(SURELY_FAR * distance, kept_apart)
+    reach = (behind / (far * found.noise_sd)) ** 2  # 1 over the runs that a rival needs, at least
 
     def lacking(each: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):

@@ -200,7 +200,8 @@ class Pooled(Algorithm):
         if self.elsewhere or self.unequal != 1.0:
             return False
         in_one = self.rules >= PARTS_RULES and self.budget is not None and not self.shares.screening
-        return in_one or (self.rules >= LEADER_RULES and self.aim == BEST)
+        in_rounds = self.rules >= PROMISE_RULES and self.budget is not None
+        return in_one or in_rounds or (self.rules >= LEADER_RULES and self.aim == BEST)
 
     def stakes(self, state: PooledState, evidence: Evidence) -> Stakes:
         """What may still be lost: for each factor its levels in play, and the standard error of their pooled means."""

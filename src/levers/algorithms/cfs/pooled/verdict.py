@@ -78,8 +78,10 @@ def pooled_verdict(
     at_end = _noise_at_end(problem, state) if planned_end else None
     if at_end is not None:
         noise_bound, dof = at_end
+        chosen = chosen_rows and state.rules >= settings.PROMISE_RULES
+        error = problem.failure_prob / (settings.CHOSEN_END if chosen else settings.PLANNED_END)
         estimates, intervals = decisions.loss_intervals(
-            evidence, state.leaders, space.n_levels, noise_bound, problem.failure_prob / settings.PLANNED_END, None, dof
+            evidence, state.leaders, space.n_levels, noise_bound, error, None, dof
         )
     else:
         noise_bound = _noise_now(problem, state, noise_share)
