@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, norm, t
 
 from harness.hard_worlds import additive_world
-from levers.algorithms.base import Batch, Problem, Verdict
+from levers.algorithms.base import PAST, Batch, Problem, Verdict
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.pooled.state import PooledState
 from levers.algorithms.cfs.settings import LEADER_RULES, PARTS_RULES, STEADY_RULES, THIN_RULES
@@ -189,3 +189,27 @@ def test_one_design_that_certifies_leaves_out_what_is_far_behind() -> None:
             within[word, rules] = float(np.median(found))
     assert within["far", PARTS_RULES] < 0.6 * within["far", LEADER_RULES]
     assert within["near", LEADER_RULES] < within["near", PARTS_RULES] < 1.05 * within["near", LEADER_RULES]
+
+
+@pytest.mark.parametrize(("sizes", "n_runs"), [((2,) * 8, 40), ((3,) * 5, 50)])
+def test_one_run_more_does_not_certify_less(sizes: tuple[int, ...], n_runs: int) -> None:
+    """From five runs a parameter on a budget to certify is spent in rounds, and levels far behind are left out as well."""
+    world, found = additive_world([[0.0] * (m - 1) + [1.5] for m in sizes]), []
+    for n in (n_runs - 1, n_runs):
+        solver = Pooled(Problem(world.space, None, 0.1, 1.0), budget=n, aim="certify")
+        found.append(np.mean([run_on_world(solver, world, seed).within for seed in range(24)]))
+    assert found[1] < 1.25 * found[0]
+
+
+def test_runs_at_one_setting_that_were_imported_certify_nothing_more() -> None:
+    """They were counted, so that levers coupled by hardly more runs than parameters went unnoticed: 24 became 12."""
+    world = additive_world([[0.0, 0.5]] * 12)
+    solver = Pooled(Problem(world.space, None, 0.1, 1.0), budget=13, aim="certify")
+    found = []
+    for n_past in (0, 60):
+        rng, state = np.random.default_rng(3), solver.start()
+        state = solver.absorb(state, np.zeros((n_past, 12), dtype=np.int16), rng_of(n_past).normal(size=n_past), PAST)
+        while isinstance(step := solver.ask(state, rng), Batch):
+            state = solver.tell(state, step, world.sample(step.codes, rng).outcomes)
+        found.append(step.within)
+    assert found[1] > 0.95 * found[0]

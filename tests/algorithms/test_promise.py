@@ -6,7 +6,12 @@ from numpy.typing import NDArray
 
 from harness.hard_worlds import additive_world
 from levers.algorithms.base import Batch, Problem
-from levers.algorithms.cfs.pooled.promise import mixed_shares, promised_shares, share_for_promise
+from levers.algorithms.cfs.pooled.promise import (
+    mixed_shares,
+    never_far_by_chance,
+    promised_shares,
+    share_for_promise,
+)
 from levers.algorithms.cfs.pooled.solver import Pooled
 from levers.algorithms.cfs.settings import LATEST_RULES, PARTS_RULES, SURELY_FAR
 from levers.core.model.choices import Choices
@@ -95,3 +100,26 @@ def test_the_first_runs_are_as_before() -> None:
     assert len(before) == len(now) == 120
     assert np.array_equal(before[:18], now[:18])
     assert not np.array_equal(before, now)
+
+
+def test_two_equal_levels_are_hardly_ever_that_far_apart() -> None:
+    """Sums of two levels looked at while runs become a hundred times as many, an eighth more from look to look."""
+    looks = np.unique((4 * 1.12 ** np.arange(42)).astype(int))
+    steps = np.random.default_rng(0).normal(size=(4000, looks[-1])).cumsum(axis=1)[:, looks - 1]
+    furthest = np.abs(steps / np.sqrt(looks)).max(axis=1)
+    for error in (0.1, 0.02):
+        distance = never_far_by_chance(2, error, 100.0)
+        ever = int((furthest > distance).sum())
+        assert ever <= 4000 * error
+        assert ever >= 4000 * error / 4  # and no further than that takes
+    assert (
+        never_far_by_chance(2, 0.02, 1.0) < never_far_by_chance(2, 0.02, 100.0) < never_far_by_chance(20, 0.02, 100.0)
+    )
+
+
+def test_a_rival_that_may_look_far_by_chance_gets_more_runs() -> None:
+    found = posterior_of([1.0, 0.0], [20.0, 20.0])  # 3.2 standard errors of a difference
+    choices = Choices((2,))
+    [without], [with_it] = (promised_shares(choices, found, 40, T, apart) for apart in (0.0, 4.0))
+    assert without[1] == 0.0
+    assert with_it[1] > 0.1

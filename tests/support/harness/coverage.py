@@ -172,6 +172,12 @@ def budget_worlds(sizes: tuple[int, ...], options: dict[str, Any], shape: str, s
 
 
 @cache
+def no_effects_world(sizes: tuple[int, ...]) -> World:
+    """Levers of which none does anything."""
+    return additive_world([[0.0] * m for m in sizes])
+
+
+@cache
 def half_far_world(sizes: tuple[int, ...], n_runs: int, far: float, aim: str = "certify") -> World:
     """Half of the levers have a best level that is `far` ahead, the others one so far ahead as two wrong ones of them
     lose just more than the study then certifies."""
@@ -351,7 +357,8 @@ def _budgets() -> list[Scenario]:
             for shape in ("equal", "mixed"):
                 worlds = budget_worlds(sizes, options, shape)
                 found.append(Scenario(f"budget of {n}, {aim}, {shape} gaps", worlds, options, None))
-    for sizes, n in (((3, 3, 3, 3), 20), ((2,) * 6, 16), ((3, 3, 3, 3), 36)):  # levels far behind are left out
+    # levels far behind are left out: of one design, and after rounds
+    for sizes, n in (((3, 3, 3, 3), 20), ((2,) * 6, 16), ((3, 3, 3, 3), 36), ((3, 3, 3, 3), 48), ((2,) * 6, 40)):
         for far in (2.5, 4.0, 8.0):
             worlds = always(half_far_world, sizes, n, far)
             name = f"budget of {n}, certify, {len(sizes)} x {sizes[0]} levels, half of them {far:g} apart"
@@ -375,6 +382,10 @@ def _budgets() -> list[Scenario]:
         options = {"budget": n, "aim": "best"}
         name = f"budget of {n}, best, {len(sizes)} x {sizes[0]} levels, one wrong"
         found.append(Scenario(name, budget_worlds(sizes, options, "one wrong"), options, None))
+    for n, sizes in ((300, (3,)), (200, (3, 2)), (200, (2, 2))):  # what looks far behind by chance gets few more runs
+        name = f"budget of {n}, best, no effects, {' x '.join(map(str, sizes))} levels, parents"
+        nothing = always(no_effects_world, sizes)
+        found.append(Scenario(name, nothing, {"budget": n, "aim": "best"}, None, counted="parents"))
     for n, aim in ((80, "best"), (150, "best"), (150, "certify")):
         options = {"budget": n, "aim": aim}
         worlds = budget_worlds(small, options, "equal", stretch=1.5)

@@ -38,14 +38,14 @@ def never_far_by_chance(n_pairs: int, failure_prob: float, growth: float) -> flo
     a level without effect is shown to be worse. While runs become `growth` times as many, the standardised difference
     is a stationary process in their logarithm, which crosses b at the rate b phi(b) / 2:
 
-        n_pairs (1 - Phi(b)) (1 + b^2 log(growth) / 4) <= failure_prob,
+        n_pairs (1 - Phi(b)) (1 + b^2 log(growth) / 3) <= failure_prob,
 
-    half of these crossings being seen by looks some runs apart.
+    two thirds of these crossings being seen by looks some runs apart.
 
     >>> round(never_far_by_chance(6, 0.025, 1.0), 2), round(never_far_by_chance(6, 0.025, 100.0), 2)
-    (2.64, 3.39)
+    (2.64, 3.53)
     """
-    low, high, looks = 0.0, 40.0, math.log(max(growth, 1.0)) / 4
+    low, high, looks = 0.0, 40.0, math.log(max(growth, 1.0)) / 3
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         ever = n_pairs * float(ndtr(-middle)) * (1 + middle**2 * looks)
