@@ -193,7 +193,7 @@ def test_one_design_that_certifies_leaves_out_what_is_far_behind() -> None:
 
 @pytest.mark.parametrize(("sizes", "n_runs"), [((2,) * 8, 40), ((3,) * 5, 50)])
 def test_one_run_more_does_not_certify_less(sizes: tuple[int, ...], n_runs: int) -> None:
-    """From five runs a parameter on a budget to certify is spent in rounds, and levels far behind are left out as well."""
+    """From five runs a parameter on a budget to certify is spent in rounds, and leaves out levels far behind, too."""
     world, found = additive_world([[0.0] * (m - 1) + [1.5] for m in sizes]), []
     for n in (n_runs - 1, n_runs):
         solver = Pooled(Problem(world.space, None, 0.1, 1.0), budget=n, aim="certify")
