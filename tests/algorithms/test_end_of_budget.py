@@ -208,7 +208,8 @@ def test_runs_at_one_setting_that_were_imported_certify_nothing_more() -> None:
     found = []
     for n_past in (0, 60):
         rng, state = np.random.default_rng(3), solver.start()
-        state = solver.absorb(state, np.zeros((n_past, 12), dtype=np.int16), rng_of(n_past).normal(size=n_past), PAST)
+        if n_past:
+            state = solver.absorb(state, np.zeros((n_past, 12), dtype=np.int16), rng.normal(size=n_past), PAST)
         while isinstance(step := solver.ask(state, rng), Batch):
             state = solver.tell(state, step, world.sample(step.codes, rng).outcomes)
         found.append(step.within)
