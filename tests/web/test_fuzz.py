@@ -94,5 +94,5 @@ def test_the_service_keeps_to_its_document(serve: Serve, database: str, tmp_path
             check=False,
         )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "Tested: 42" in told.stdout, told.stdout
+    assert "Tested: 43" in told.stdout, told.stdout
     assert token not in told.stdout

@@ -45,7 +45,8 @@ def test_a_typo_is_named_excluded_and_the_study_goes_on(
     study, last, value = almost_ended(f"typo on a {kind}", shared)
     page = people.new_page(**options)
     page.goto(f"/studies/{study.name}")
-    expect(page.locator("#doubts")).to_have_count(0)
+    expect(page.locator("#doubts")).to_contain_text(f"The outcome of trial {TYPO}")  # as soon as it was told
+    expect(page.locator("#go")).to_have_text("Look first: something does not fit")
     page.locator(f"#outcome-{last}").fill(str(value))
     page.locator(f"button[name=save][value='{last}']").click()
     expect(page.locator("#doubts")).to_contain_text(f"The outcome of trial {TYPO}")
