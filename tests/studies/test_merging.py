@@ -335,3 +335,18 @@ def test_page_status_and_verdict_name_the_same_levers(storage: str) -> None:
     effects = CliRunner().invoke(app, ["effects", "tied", "--storage", storage]).stdout
     assert "each by itself" in effects
     assert "each by itself" in report
+
+
+def test_the_advice_to_merge_counts_what_is_merged_with_it() -> None:
+    """Of three levers of which two are tied, the pair of the third with one of them makes one lever of all three."""
+    space: dict[str, list[Level]] = {"resin": ["a", "b", "c"], "cooling": [1, 2], "mould": ["x", "y", "z"]}
+    forbidden: list[dict[str, Level]] = [{"resin": "c", "mould": "z"}]
+    study = levers.create_study("tied", space, tolerance=1.0, noise_sd=1.0, seed=2, forbidden=forbidden)
+    rng = np.random.default_rng(2)
+    while due := study.ask(200):
+        works = [4.0 * (t.params["resin"] == "a") * (t.params["cooling"] == 2) for t in due]
+        study.tell_many((t, mean + float(rng.normal())) for t, mean in zip(due, works, strict=True))
+    (doubt,) = (one for one in study.status().doubts if one.kind == "additivity")
+    assert set(doubt.levers) == {"resin", "cooling"}
+    merged = levers.create_study("all", space, budget=40, forbidden=forbidden, merged=[("resin", "cooling")])
+    assert f"one lever of {merged.state.spec.inner.n_levels[0]} combinations" in doubt.text

@@ -12,13 +12,14 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, ndtri, stdtrit
 
 from levers.algorithms.base import PAST
-from levers.core.merging import MAX_MERGED
+from levers.core.merging import MAX_MERGED, Merging
 from levers.core.model.checks.additivity import Additive, LackOfFit, even_sample, lack_of_fit
 from levers.core.model.checks.battery import FAR_OUT
 from levers.core.model.checks.interactions import CellMeans, PairCheck, PairScreen, cell_means, pair_screen
 from levers.core.model.interaction_fit import InteractionFit, Runs
 from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Codes
+from levers.errors import LeversError
 from levers.studies.events import Numbers, Values
 from levers.studies.state import APART, OPEN, StudyState
 
@@ -361,8 +362,23 @@ def _suspects(
 
 def can_merge(state: StudyState, pair: PairCheck) -> bool:
     """Whether a study can go on with two of its levers as one."""
-    sizes = state.choices.sizes
-    return state.spec.solver.absorbs_runs and sizes[pair.first] * sizes[pair.second] <= MAX_MERGED
+    return state.spec.solver.absorbs_runs and _n_together(state, pair) <= MAX_MERGED
+
+
+def _n_together(state: StudyState, pair: PairCheck) -> int:
+    """The combinations of two levers as one, with those that are tied or merged to either; what cannot be set is none.
+
+    So many that they are not made, as a number beyond what can be merged.
+    """
+    spec, names = state.spec, [state.fitted[k].name for k in (pair.first, pair.second)]
+    columns = dict(zip(spec.inner.names, spec.merging.groups, strict=True))
+    levers = {spec.space.names[k] for name in names for k in columns.get(name, ())}
+    levers |= {name for name in names if name not in columns}
+    try:
+        merging = Merging.of(spec.space, spec.forbidden, (*spec.merged, tuple(levers)))
+    except LeversError:
+        return MAX_MERGED + 1
+    return merging.inner.n_levels[merging.column_of(min(levers))]
 
 
 def _words(
@@ -379,12 +395,12 @@ def _words(
         if together:
             yield f"{first.name} and {second.name} interact ({_chance(pair.adjusted)}): they are set together"
             continue
-        n_cells = first.n_levels * second.n_levels
+        n_cells = _n_together(state, pair)
         remedy = f"study them as one lever of {n_cells} combinations"
         if can_merge(state, pair):
             remedy += ", with these runs as evidence (levers merge)"
         elif n_cells > MAX_MERGED:
-            remedy = f"as one lever they would have {n_cells} combinations: leave out levels first"
+            remedy = f"as one lever they would have more than {MAX_MERGED} combinations: leave out levels first"
         yield (
             f"{first.name} and {second.name} seem to interact ({_chance(pair.adjusted)}): the certificate assumes that "
             f"they do not; {remedy}"
