@@ -144,3 +144,11 @@ def test_people_read_one_word_for_levers() -> None:
         page = client.get("/new").text
     said = re.sub(r"<[^>]+>", " ", page) + sent("/plan") + sent("/plan", tolerance="", budget="9")
     assert "actor" not in said
+
+
+@pytest.mark.usefixtures("few_worlds")
+def test_a_plan_says_that_runs_which_leave_levers_alone_are_not_in_it() -> None:
+    budget = {"tolerance": "", "budget": "10"}
+    assert "plan-free" not in sent("/plan", **budget)
+    assert "part of these runs leaves levers alone" in sent("/plan", **budget, free="seed rate")
+    assert "come on top" in sent("/plan", free="seed rate")

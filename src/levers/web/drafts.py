@@ -316,26 +316,30 @@ def begun(draft: Draft, who: str) -> list[Stored] | dict[str, str]:
 
 
 class PlanShown(NamedTuple):
-    """A plan for the form, what assumptions buy, or why there is none yet; and what is wrong with what was typed."""
+    """A plan for the form, what assumptions buy, or why there is none yet; and what is wrong with what was typed.
+
+    Plans are for runs that set every lever: with some that may be left alone, `n_free`, the study takes more.
+    """
 
     planned: Planned | None
     buys: tuple[Buys, ...] | None
     waiting: str
     problems: dict[str, str]
+    n_free: int = 0
 
 
 def plan_shown(draft: Draft, *, with_buys: bool = True, most_seconds: float = math.inf) -> PlanShown:
     """The plan for what was typed, unless it takes longer than so many seconds."""
-    found, buys, waiting = None, None, ""
+    found, buys, waiting, n_free = None, None, "", 0
     if not draft.rows and not draft.fields["table"]:
         waiting = "The plan appears here once there are levers with their levels, and how many runs you can make."
     elif (given := draft.checked()) is None:
         waiting = "; ".join(dict.fromkeys(draft.problems.values()))
     else:
         try:
-            asked = question(given)
+            asked, n_free = question(given), len(given["free"])
             check_cost(asked.n_levels, most_seconds, MOST_PLANS if with_buys else len(GUESSES))
             found, buys = planned(asked), bought(asked) if with_buys else None
         except LeversError as error:
             waiting = str(error)
-    return PlanShown(found, buys, waiting, draft.problems)
+    return PlanShown(found, buys, waiting, draft.problems, n_free)

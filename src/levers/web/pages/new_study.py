@@ -109,4 +109,4 @@ def _plan(request: Request, draft: Draft, *, keep_quiet: bool = False, with_buys
         shown = service.compute(request, jobs.plan_of_draft, draft, with_buys, service.limits.computing_seconds)
     if not keep_quiet:
         draft.problems.update(shown.problems)
-    return {"planned": shown.planned, "buys": shown.buys, "waiting": shown.waiting}
+    return {"planned": shown.planned, "buys": shown.buys, "waiting": shown.waiting, "n_free": shown.n_free}
