@@ -349,3 +349,16 @@ def test_an_outlier_is_found_among_more_runs_than_are_looked_at() -> None:
 def test_the_shape_of_noise_does_not_depend_on_the_unit(scale: float) -> None:
     values = np.random.default_rng(0).normal(size=50) ** 3
     assert np.allclose(sample_shape(scale * values), sample_shape(values))
+
+
+def test_rounded_outcomes_are_not_called_far_out_because_the_others_fit_exactly() -> None:
+    alarms = 0
+    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 2, dtype=np.int16)
+    for seed in range(400):
+        y = np.round(3 * np.random.default_rng(seed).normal(size=8))
+        model = Additive.of(codes, y, [2, 2])
+        alarms += bool(outliers(Residual.of(model), y, np.arange(8), level=1e-4).named)
+    assert alarms <= 2
+    y = np.round(3 * np.random.default_rng(0).normal(size=8)) + 70
+    y[3] *= 100
+    assert outliers(Residual.of(Additive.of(codes, y, [2, 2])), y, np.arange(8), level=1e-4).named == (3,)

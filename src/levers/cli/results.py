@@ -235,13 +235,14 @@ def _merging(at: Reached, found: Verdict) -> list[str]:
 
     A doubt about two levers names both. One about more does not say which belong together: they are to be filled in.
     """
+    from levers.studies.analysis.diagnostics import n_merged
+
     spec = at.study.spec
     about = [doubt.levers for doubt in found.doubts if doubt.kind == "additivity" and doubt.levers]
     about += [()] if not about and any(doubt.kind == NONADDITIVITY for doubt in found.doubts) else []
     if not spec.solver.absorbs_runs:
         return []
-    n_levels = {factor.name: factor.n_levels for factor in (*spec.space.factors, *spec.inner.factors)}
-    about = [names for names in about if len(names) != 2 or n_levels[names[0]] * n_levels[names[1]] <= MAX_MERGED]
+    about = [names for names in about if len(names) != 2 or n_merged(spec, names) <= MAX_MERGED]
     members = {spec.inner.names[i]: group for i, group in enumerate(spec.merging.groups)}
     budget = ("--budget", "N") if "budget" in dict(spec.options) else ()
     hints = []
@@ -276,9 +277,13 @@ def _say_levels(rows: list[EffectRow], output: Format, title: str, never: tuple[
 
 def _checked_words(found: Status) -> str | None:
     """At how many runs nothing was in doubt; outcomes told since were looked at for gross errors."""
-    since = found.n_complete - found.n_checked
+    from levers.studies.analysis.doubts import MOST_SINCE  # which reads of all checks
+
+    looked = found.n_complete * found.n_factors <= MOST_SINCE
+    since = found.n_complete - found.n_checked if looked else 0
     if not found.n_checked:
-        return None if found.within is None else "looked at for gross errors, not yet checked otherwise: no doubt"
+        known = looked and found.within is not None
+        return "looked at for gross errors, not yet checked otherwise: no doubt" if known else None
     at = several(found.n_checked, "run", "runs")
     return f"checked at {at}{f', and the {since} since for gross errors' if since > 0 else ''}: no doubt"
 

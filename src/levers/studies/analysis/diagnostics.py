@@ -4,7 +4,7 @@ Everything here is read from the state, in the space as the algorithm sees it. N
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from levers.core.outcome_scale import OutcomeScale
 from levers.core.space import Codes
 from levers.errors import LeversError
 from levers.studies.events import Numbers, Values
+from levers.studies.spec import StudySpec
 from levers.studies.state import APART, OPEN, StudyState
 
 ALARM = 0.003
@@ -366,11 +367,15 @@ def can_merge(state: StudyState, pair: PairCheck) -> bool:
 
 
 def _n_together(state: StudyState, pair: PairCheck) -> int:
-    """The combinations of two levers as one, with those that are tied or merged to either; what cannot be set is none.
+    """The combinations of two levers as one."""
+    return n_merged(state.spec, (state.fitted[pair.first].name, state.fitted[pair.second].name))
+
+
+def n_merged(spec: StudySpec, names: Sequence[str]) -> int:
+    """The combinations of levers as one, with those that are tied or merged to any; what cannot be set is none.
 
     So many that they are not made, as a number beyond what can be merged.
     """
-    spec, names = state.spec, [state.fitted[k].name for k in (pair.first, pair.second)]
     columns = dict(zip(spec.inner.names, spec.merging.groups, strict=True))
     levers = {spec.space.names[k] for name in names for k in columns.get(name, ())}
     levers |= {name for name in names if name not in columns}

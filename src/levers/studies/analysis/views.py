@@ -56,10 +56,12 @@ class Forecast:
     def what_follows(self) -> str:
         """What comes after the round under way, for somebody who asked for more runs than it has.
 
-        >>> Forecast(3, 3, 3).what_follows, Forecast(3, None, None).what_follows
-        ('these are the last', 'what comes next depends on the outcomes of this round')
+        >>> Forecast(3, 3, 3).what_follows, Forecast(1, 1, 1).what_follows, Forecast(3, None, None).what_follows
+        ('these are the last', 'this is the last', 'what comes next depends on the outcomes of this round')
         """
-        return "these are the last" if self.is_last else "what comes next depends on the outcomes of this round"
+        if self.is_last:
+            return "this is the last" if self.now == 1 else "these are the last"
+        return "what comes next depends on the outcomes of this round"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from scipy.special import chdtrc, fdtrc
 from levers.core.model.checks.additivity import f_ratio
 from levers.core.model.checks.check import OUTLIER, Check, Positions, Residual, noise_p_value
 from levers.core.model.level_index import Numbers
+from levers.core.model.pooled import OutcomeSteps
 
 MOST_OUTLIERS = 10
 """Runs named at most; more are a matter of the noise's shape."""
@@ -58,6 +59,9 @@ def outliers(
     `outcomes` and `positions` are those of the residuals' runs; the run further from the middle is named if two of one
     setting differ, and nothing else tells which is wrong.
 
+    Rounded outcomes may be fitted exactly when a few are left out: what is then left, RSS - G, is taken to be no less
+    than what rounding to their steps r leaves, r^2 / 12 for each degree of freedom.
+
     >>> from levers.core.model.checks.additivity import Additive
     >>> y = np.random.default_rng(0).normal(size=24) + 70
     >>> y[[5, 11]] *= 10
@@ -66,10 +70,11 @@ def outliers(
     (5, 11)
     """
     away = np.abs(outcomes - np.median(outcomes)) if len(outcomes) else outcomes
+    rounding = (OutcomeSteps().add(outcomes).resolution or 0.0) ** 2 / 12
     if noise_sd is None:
-        return _search(left, away, positions, level, None)
-    found = _search(left, away, positions, level / 2, None)
-    more = _search(found.left, away, positions, level / 2, noise_sd)
+        return _search(left, away, positions, level, None, rounding)
+    found = _search(left, away, positions, level / 2, None, rounding)
+    more = _search(found.left, away, positions, level / 2, noise_sd, rounding)
     if _is_better(found.left, more, noise_sd):
         kept = found.checks if found.named else ()
         found = Outliers((*found.named, *more.named), (*kept, *more.checks), more.left)
@@ -92,11 +97,13 @@ def _is_better(left: Residual, found: Outliers, noise_sd: float) -> bool:
     return outlying > -left.dof / 2 * (log(ratio) + 1) - log(left.dof) / 2
 
 
-def _search(left: Residual, away: Numbers, positions: Positions, level: float, noise_sd: float | None) -> Outliers:
+def _search(
+    left: Residual, away: Numbers, positions: Positions, level: float, noise_sd: float | None, rounding: float
+) -> Outliers:
     """Name sets of runs while there is one that is unusual at this level."""
     named, checks = list[int](), list[Check]()
     while len(named) < MOST_OUTLIERS and not left.is_exact:
-        found = _most_unusual(left, left.n_runs - len(named), level, noise_sd)
+        found = _most_unusual(left, left.n_runs - len(named), level, noise_sd, rounding)
         if found is None:
             break
         members = found.members
@@ -117,7 +124,7 @@ def _search(left: Residual, away: Numbers, positions: Positions, level: float, n
     return Outliers(tuple(int(positions[run]) for run in named), tuple(checks), left)
 
 
-def _most_unusual(left: Residual, n: int, level: float, noise_sd: float | None) -> _Set | None:
+def _most_unusual(left: Residual, n: int, level: float, noise_sd: float | None, rounding: float) -> _Set | None:
     """The smallest set that is unusual at this level, so that nobody else is blamed with it; or the least likely."""
     best: _Set | None = None
     for members, after in _candidates(left):
@@ -125,7 +132,7 @@ def _most_unusual(left: Residual, n: int, level: float, noise_sd: float | None) 
         if after.dof < (1 if noise_sd is None else 0):
             break
         if noise_sd is None:
-            statistic = f_ratio(gain, i, after.square, after.dof)
+            statistic = f_ratio(gain, i, max(after.square, after.dof * rounding), after.dof)
             p_value = float(fdtrc(i, after.dof, statistic))
         else:
             statistic = gain / noise_sd**2
