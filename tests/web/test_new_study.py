@@ -148,7 +148,7 @@ def test_people_read_one_word_for_levers() -> None:
 
 @pytest.mark.usefixtures("few_worlds")
 def test_a_plan_says_that_runs_which_leave_levers_alone_are_not_in_it() -> None:
-    budget = {"tolerance": "", "budget": "10"}
+    budget: dict[str, Any] = {"tolerance": "", "budget": "10"}
     assert "plan-free" not in sent("/plan", **budget)
     assert "part of these runs leaves levers alone" in sent("/plan", **budget, free="seed rate")
     assert "come on top" in sent("/plan", free="seed rate")

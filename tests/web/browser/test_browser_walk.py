@@ -94,6 +94,8 @@ def test_the_form_begins_with_what_people_know(people: Visitors, shared: str) ->
     # a plan of a budget simulates studies, which takes a busy machine more than the usual minute
     expect(page.locator("#plan-budget tr[data-runs='120'] .days")).to_have_text("15", timeout=180_000)
     expect(page.locator("#plan")).to_contain_text("in units of its standard deviation")
+    beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert beyond <= 0, f"the plan is {beyond} pixels too wide"
     page.locator("#tolerance").press_sequentially("0.5")  # what is typed is the answer
     expect(close).to_be_checked()
     expect(page.locator("#plan-guesses tbody tr")).to_have_count(4)
