@@ -309,6 +309,27 @@ def test_rounds_that_another_processor_divided_otherwise_accuse_nobody() -> None
     assert any("in another order" in one.text for one in older.remarks if one.kind == "Opened")
 
 
+def test_rounded_outcomes_that_older_checks_called_far_out_accuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to edition 3 nothing was allowed for rounding where all but a few outcomes fitted exactly."""
+    space = levers.Space.sized([2, 2, 2])
+    study = levers.create_study("oven", space, budget=12, seed=0)
+    with monkeypatch.context() as before:
+        before.setattr("levers.core.model.checks.outliers.OutcomeSteps.resolution", None)
+        for seed in range(100):
+            study, rng = levers.create_study("oven", space, budget=12, seed=seed), np.random.default_rng(seed)
+            while due := study.ask(12):
+                study.tell_many(zip(due, np.round(3 * rng.normal(size=len(due))).tolist(), strict=True))
+            if any(one.kind == "outlier" for one in study.status().doubts):
+                break
+    assert any(one.kind == "outlier" for one in study.status().doubts)  # as it was kept
+    for rules, accused in ((3, False), (4, True)):
+        records = [replace(one, rules=rules) for one in study.storage.read(study.id, 0)]
+        storage = MemoryStorage()
+        told = Study("oven", storage, storage.create("oven", new_log("oven", records))).verify()
+        assert any(one.kind == "Checked" for one in told.differences) is accused
+        assert any("allowed for rounding" in one.text for one in told.remarks) is not accused
+
+
 def test_other_rules_and_time_are_remarks_and_accuse_nobody() -> None:
     study = finish(new())
     forged = rewritten(study, worse)

@@ -17,7 +17,7 @@ EDITION = 4
 Increase it whenever one of these may come out otherwise for the same log. Whoever recomputes a study then knows which
 events are of other rules than today's, and does not take them for forged. 0 is everything before logs were chains;
 since 3, rounds are divided into days alike on every processor; since 4, a round without an outcome is no look at fresh
-runs.
+runs, and what rounding leaves is allowed for before outcomes are called far out.
 """
 KEPT_EDITIONS = (2, 3, EDITION)
 """Editions whose rules this version knows, so that their events come out the same."""

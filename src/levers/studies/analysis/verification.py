@@ -15,12 +15,15 @@ import numpy as np
 
 from levers.algorithms.base import Verdict, within_words
 from levers.core.codec import from_json, serialisable, to_json
+from levers.core.model.checks.check import OUTLIER
+from levers.core.model.pooled import OutcomeSteps
 from levers.core.outcome_scale import EVERY_SCALE
 from levers.errors import UnknownAlgorithmError
 from levers.progress import Advance
 from levers.studies import events
 from levers.studies.analysis import confirmation, views
 from levers.studies.analysis.doubts import doubts
+from levers.studies.analysis.estimates import counted_runs
 from levers.studies.events import EDITION, KEPT_EDITIONS, Event, Record
 from levers.studies.log import freeze, thaw
 from levers.studies.outcomes import check_correctable, check_told, new_outcomes
@@ -369,7 +372,7 @@ class _Recomputation:
         self.n_recomputed += 1
         found = doubts(self._state)
         was, now = ([(one.kind, one.levers, one.trials, one.block) for one in many] for many in (event.doubts, found))
-        if was != now and self._is_looked_at_otherwise(was, now):
+        if was != now and event.n_runs == self._state.n_closed and self._is_looked_at_otherwise(was, now):
             return
         if was != now or event.n_runs != self._state.n_closed:
             kinds = [", ".join(one.kind for one in many) or "none" for many in (event.doubts, found)]
@@ -381,12 +384,24 @@ class _Recomputation:
             self._wrong(f"the checks{runs} found the doubts: {kinds[0]}; they are: {kinds[1]}")
 
     def _is_looked_at_otherwise(self, was: Sequence[tuple[Any, ...]], now: Sequence[tuple[Any, ...]]) -> bool:
-        """Note a doubt of fresh runs that comes or goes, because a round without an outcome counted as a look."""
+        """Note doubts that come or go because of what changed with edition 4; False where something else did.
+
+        A round without an outcome was a look at fresh runs, and rounded outcomes were called far out where the others
+        fitted exactly. Who is far out is left out of the other checks, so that these may differ as well then.
+        """
         assert self._at is not None
-        others = ([one for one in many if one[0] != confirmation.KIND] for many in (was, now))
-        if self._at.rules >= 4 or next(others) != next(others) or not confirmation.has_empty_rounds(self._state):
+        if self._at.rules >= 4:
             return False
-        text = "fresh runs were compared at another level: before edition 4 a round without an outcome was a look"
+
+        kept, made = ([one for one in many if one[0] != confirmation.KIND] for many in (was, now))
+        if kept == made and confirmation.has_empty_rounds(self._state):
+            text = "fresh runs were compared at another level: before edition 4 a round without an outcome was a look"
+        else:
+            before, after = ([one for one in many if one[0] == OUTLIER] for many in (was, now))
+            values = self._state.spec.outcome_scale.additive(counted_runs(self._state)[1])
+            if before == after or not OutcomeSteps().add(values).resolution:
+                return False
+            text = "outcomes were far out by another rule: before edition 4 nothing was allowed for rounding"
         self.remarks.append(Difference(self._at.seq, self._at.kind, text))
         return True
 
